@@ -1,0 +1,200 @@
+"""A causal transformer, small enough to read: embed, attend, think, and answer at every position.
+
+    x_0 = E[token] (+ P[position]);   x ← x + Attention(norm(x));   x ← x + MLP(norm(x));   logits = norm(x_last) W
+
+Pre-norm residual blocks (Xiong et al. 2020) with RMS normalisation (Zhang & Sennrich 2019), scaled dot-product attention
+(Vaswani et al. 2017), GELU (Hendrycks & Gimpel 2016) or SwiGLU (Shazeer 2020), learned, rotary (Su et al. 2021) or no
+positions. Without biases and without dropout: every episode is fresh, so there is nothing to overfit.
+
+Shape suffixes: B episode, L position, S attended position, D width, H head, K width of a head, F width of the MLP,
+O output. Everything is float32 whatever JAX's mode.
+"""
+
+import dataclasses
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from ppl_tunnels.models.parameters import matrix, ones, table
+
+Activation = Literal["gelu", "swiglu"]
+Position = Literal["learned", "rotary", "none"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """The shape of a transformer; the first three come from the tunnel's encoding.
+
+    Example:
+        >>> TransformerConfig(vocabulary=40, positions=37, outputs=20).width
+        32
+    """
+
+    vocabulary: int  # how many different tokens there are
+    positions: int  # longest sequence in tokens; binding with learned positions only
+    outputs: int  # how many values the predicted site can take
+    layers: int = 1  # how many blocks of attention and MLP
+    width: int = 32  # size of the residual stream; below the number of symbols it tends to fail
+    heads: int = 2  # attention heads per layer; divides width
+    mlp_ratio: int = 4  # hidden width of the MLP over width
+    activation: Activation = "gelu"  # of the MLP; swiglu has a third matrix
+    position: Position = "learned"  # how order enters: a learned table, rotated keys and queries, or the mask alone
+
+    def __post_init__(self) -> None:
+        for field in ("vocabulary", "positions", "outputs", "layers", "width", "heads", "mlp_ratio"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"transformer: {field} is {value!r}; expected an integer of at least 1")
+        for field, known in (("activation", get_args(Activation)), ("position", get_args(Position))):
+            if getattr(self, field) not in known:
+                raise ValueError(f"transformer: {field} is {getattr(self, field)!r}; expected one of {', '.join(known)}")
+        if self.width % self.heads:
+            raise ValueError(f"transformer: width {self.width} is not a multiple of heads {self.heads}; change one of them")
+        if self.position == "rotary" and self.width // self.heads % 2:
+            raise ValueError(
+                f"transformer: rotary positions turn pairs, and a head has width {self.width // self.heads}; "
+                "choose width / heads even"
+            )
+
+
+class Transformer(nnx.Module):
+    """Tokens to logits, position by position, never looking ahead.
+
+    Args:
+        config: the shape.
+        rngs: Flax random streams; `params` initialises the weights.
+
+    Keys, queries, values [episode, position, head, width of a head] and attention [episode, head, position, attended]
+    are sown under those names and cost nothing unless asked for:
+
+        logits, found = nnx.capture(model, nnx.Intermediate)(tokens);  found["blocks"][0]["attend"]["key"]
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> model = Transformer(TransformerConfig(vocabulary=40, positions=37, outputs=20), rngs=nnx.Rngs(0))
+        >>> model(jnp.zeros((3, 37), jnp.int32)).shape
+        (3, 37, 20)
+    """
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
+        self.config = config
+        self.tokens_VxD = table(rngs.params(), (config.vocabulary, config.width), deviation=1.0)
+        if config.position == "learned":
+            self.positions_LxD = table(rngs.params(), (config.positions, config.width), deviation=1.0)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
+        self.norm = RMSNorm(config.width)
+        self.head_DxO = table(rngs.params(), (config.width, config.outputs), deviation=config.width**-0.5)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Logits `[episode, position, output]`, float32, for tokens `[episode, position]`.
+
+        Raises:
+            ValueError: if the sequence is longer than the table of learned positions.
+        """
+        return self.answer(self.embed(tokens))
+
+    def embed(self, tokens_BxL: jax.Array) -> jax.Array:
+        """The residual stream before the first block, `[episode, position, width]`."""
+        length = tokens_BxL.shape[1]
+        # A product with one-hot rows, not a gather: its gradient is a product too, which beats a scatter on a CPU, and a
+        # token outside the vocabulary becomes a zero row instead of being clamped to the nearest one.
+        x_BxLxD = jax.nn.one_hot(tokens_BxL, self.config.vocabulary, dtype=jnp.float32) @ self.tokens_VxD[...]
+        if self.config.position != "learned":
+            return x_BxLxD
+        if length > self.config.positions:
+            raise ValueError(
+                f"the sequence has {length} positions and the model learned {self.config.positions}; "
+                "train with more positions, or with rotary or no positions to run at other lengths"
+            )
+        return x_BxLxD + self.positions_LxD[...][None, :length]
+
+    def answer(self, x_BxLxD: jax.Array) -> jax.Array:
+        """Logits from embedded tokens; the way in for gradients with respect to inputs."""
+        for block in self.blocks:
+            x_BxLxD = block(x_BxLxD)
+        return self.norm(x_BxLxD) @ self.head_DxO[...]
+
+
+class Block(nnx.Module):
+    """x + Attention(norm(x)), then x + MLP(norm(x))."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
+        self.attend_norm = RMSNorm(config.width)
+        self.attend = Attention(config, rngs=rngs)
+        self.think_norm = RMSNorm(config.width)
+        self.think = MLP(config, rngs=rngs)
+
+    def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+        x_BxLxD = x_BxLxD + self.attend(self.attend_norm(x_BxLxD))
+        return x_BxLxD + self.think(self.think_norm(x_BxLxD))
+
+
+class Attention(nnx.Module):
+    """softmax(q·k / √K) v over the present and the past, in each head."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
+        self.heads = config.heads
+        self.rotary = config.position == "rotary"
+        # Queries, keys and values in one array: one product forward, one batched orthogonalisation in the optimiser.
+        self.project_3xDxD = matrix(rngs.params(), (3, config.width, config.width), axes=(1, 2))
+        self.out_DxD = matrix(rngs.params(), (config.width, config.width))
+
+    def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+        batch, length, width = x_BxLxD.shape
+        projected_3xBxLxD = jnp.einsum("bld,nde->nble", x_BxLxD, self.project_3xDxD[...])
+        q_BxLxHxK, k_BxSxHxK, v_BxSxHxK = projected_3xBxLxD.reshape(3, batch, length, self.heads, width // self.heads)
+        if self.rotary:
+            q_BxLxHxK, k_BxSxHxK = rotate(q_BxLxHxK), rotate(k_BxSxHxK)
+
+        scores_BxHxLxS = jnp.einsum("blhk,bshk->bhls", q_BxLxHxK, k_BxSxHxK) * (width // self.heads) ** -0.5
+        past_LxS = jnp.tril(jnp.ones((length, length), bool))
+        attention_BxHxLxS = jax.nn.softmax(jnp.where(past_LxS[None, None], scores_BxHxLxS, -jnp.inf), axis=-1)
+        mixed_BxLxHxK = jnp.einsum("bhls,bshk->blhk", attention_BxHxLxS, v_BxSxHxK)
+
+        seen = {"query": q_BxLxHxK, "key": k_BxSxHxK, "value": v_BxSxHxK, "attention": attention_BxHxLxS}
+        for name, array in seen.items():
+            self.sow(nnx.Intermediate, name, array, capture_noop=True, reduce_fn=lambda _, new: new, init_fn=lambda: None)
+        return mixed_BxLxHxK.reshape(batch, length, width) @ self.out_DxD[...]
+
+
+class MLP(nnx.Module):
+    """gelu(x W) V, or (silu(x W) * x U) V: the same at every position."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
+        hidden = config.mlp_ratio * config.width
+        self.gated = config.activation == "swiglu"
+        self.up_DxF = matrix(rngs.params(), (config.width, hidden))
+        if self.gated:
+            self.gate_DxF = matrix(rngs.params(), (config.width, hidden))
+        self.down_FxD = matrix(rngs.params(), (hidden, config.width))
+
+    def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+        h_BxLxF = x_BxLxD @ self.up_DxF[...]
+        h_BxLxF = jax.nn.silu(x_BxLxD @ self.gate_DxF[...]) * h_BxLxF if self.gated else jax.nn.gelu(h_BxLxF)
+        return h_BxLxF @ self.down_FxD[...]
+
+
+class RMSNorm(nnx.Module):
+    """x / √mean(x²), times a learned gain per channel."""
+
+    def __init__(self, width: int):
+        self.gain_D = ones((width,))
+
+    def __call__(self, x_BxLxD: jax.Array) -> jax.Array:
+        mean_square_BxLx1 = jnp.mean(jnp.square(x_BxLxD), axis=-1, keepdims=True)
+        return x_BxLxD * jax.lax.rsqrt(mean_square_BxLx1 + 1e-6) * self.gain_D[...][None, None]
+
+
+def rotate(x_BxLxHxK: jax.Array, *, slowest: float = 10_000.0) -> jax.Array:
+    """Turns pair i of each head by position * slowest^(-i / pairs): scores then depend on distances only."""
+    length, pairs = x_BxLxHxK.shape[1], x_BxLxHxK.shape[-1] // 2
+    speed_P = slowest ** (-jnp.arange(pairs, dtype=jnp.float32) / pairs)
+    angle_LxP = jnp.arange(length, dtype=jnp.float32)[:, None] * speed_P[None]
+    cos_1xLx1xP, sin_1xLx1xP = jnp.cos(angle_LxP)[None, :, None], jnp.sin(angle_LxP)[None, :, None]
+    even, odd = x_BxLxHxK[..., :pairs], x_BxLxHxK[..., pairs:]
+    return jnp.concatenate(
+        [even * cos_1xLx1xP - odd * sin_1xLx1xP, even * sin_1xLx1xP + odd * cos_1xLx1xP], axis=-1
+    )

@@ -1,0 +1,52 @@
+"""Choosing an engine for a program.
+
+To add an engine: write it in a file of its own with the methods of `oracle.Engine` and a `from_tunnel` that returns it, or
+a sentence saying which of its conditions the program fails; then list it here, in order of preference.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ppl_tunnels.errors import NoEngineError
+from ppl_tunnels.oracles.causality import check_program_runs_forward
+from ppl_tunnels.oracles.closed_form import ClosedFormEngine
+from ppl_tunnels.oracles.enumeration import EnumerationEngine
+from ppl_tunnels.oracles.oracle import Engine, Oracle
+from ppl_tunnels.oracles.precision import check_double_precision
+from ppl_tunnels.program import compile_time
+
+if TYPE_CHECKING:
+    from ppl_tunnels.tunnel import WindTunnel
+
+Builder = Callable[["WindTunnel"], "Engine | str"]
+
+ENGINES: dict[str, Builder] = {
+    ClosedFormEngine.name: ClosedFormEngine.from_tunnel,
+    EnumerationEngine.name: EnumerationEngine.from_tunnel,
+}
+
+
+def derive(tunnel: "WindTunnel", engine: str | None = None) -> Oracle:
+    """The exact oracle of a tunnel's program.
+
+    Args:
+        tunnel: what to derive from.
+        engine: one of `ENGINES`; by default the first that applies.
+
+    Raises:
+        NoEngineError: no engine applies; the message gives each one's failed condition and the remedy.
+        TunnelError: the program itself is refused (it runs backward, or in single precision).
+    """
+    if engine is not None and engine not in ENGINES:
+        raise NoEngineError(f"engine={engine!r} is not an engine; choose one of {', '.join(ENGINES)}")
+    with compile_time():
+        _ = tunnel.reading
+        check_double_precision(tunnel)
+        check_program_runs_forward(tunnel)
+        refusals = []
+        for name in ENGINES if engine is None else (engine,):
+            built = ENGINES[name](tunnel)
+            if not isinstance(built, str):
+                return Oracle(tunnel=tunnel, derived=built)
+            refusals.append(f"{name}: {built}")
+    raise NoEngineError(f"no engine derives the oracle of tunnel {tunnel.name!r}.\n  " + "\n  ".join(refusals))

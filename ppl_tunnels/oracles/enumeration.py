@@ -1,0 +1,233 @@
+"""Exact inference by summing over every joint value of the latent sites.
+
+With hypothesis h ranging over the joint support, prior p(h) and stream x,
+
+    p(x_t = v | x_<t) = sum_h p(h) prod_{s<t} p(x_s | h, x_<s) p(x_t = v | h, x_<t) / sum_h p(h) prod_{s<t} p(x_s | h, x_<s).
+
+Any program will do, autoregressive ones and latents drawn at every step included, as long as the joint support is small
+enough. The program is traced once, vmapped over hypotheses in chunks and over episodes; sums are in log space, so that a
+symbol possible only under a hypothesis of weight e^-800 is still possible.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+
+from ppl_tunnels.episodes import Episodes
+from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.causality import feeds_back
+from ppl_tunnels.oracles.laws import Finite
+from ppl_tunnels.oracles.masks import evidence_before
+from ppl_tunnels.oracles.support import MOST_LISTED_VALUES, JointSupport
+from ppl_tunnels.program import Site, from_layout, laws_given, site_log_prob
+
+if TYPE_CHECKING:
+    from ppl_tunnels.tunnel import WindTunnel
+
+# Beyond this many hypotheses another engine is the answer, not patience.
+MOST_HYPOTHESES = 4_000_000
+# Numbers held at once by one chunk (32 MiB in float64): bounds memory whatever the number of hypotheses or episodes.
+_CHUNK_NUMBERS = 1 << 22
+
+
+class EnumerationEngine:
+    """See the module; made by `from_tunnel`."""
+
+    name = "enumeration"
+
+    def __init__(self, tunnel: "WindTunnel"):
+        self.tunnel = tunnel
+        self.program = tunnel.configured_program
+        self.sites = tunnel.reading.sites
+        self.support = JointSupport({name: self.sites[name] for name in tunnel.reading.named("latent")})
+
+    @classmethod
+    def from_tunnel(cls, tunnel: "WindTunnel") -> "EnumerationEngine | str":
+        """The engine, or which condition the program fails."""
+        for name in tunnel.reading.named("latent"):
+            site = tunnel.reading.sites[name]
+            if site.support is None and site.support_size is not None:
+                return (
+                    f"latent site {name!r} has {_size_in_words(site.support_size)} values, too many to enumerate; use a smaller "
+                    "configuration, or supply closed_form="
+                )
+            if site.support is None:
+                return (
+                    f"latent site {name!r} does not have a fixed finite support ({site.constraint}); discretise its prior on a "
+                    "grid, or supply closed_form="
+                )
+        engine = cls(tunnel)
+        if engine.support.size > MOST_HYPOTHESES:
+            return (
+                f"the latents {', '.join(map(repr, engine.support.sites))} have {_size_in_words(engine.support.size)} joint values "
+                f"(at most {MOST_HYPOTHESES:,} are enumerated); use a smaller configuration, or supply closed_form="
+            )
+        return engine
+
+    def explain(self) -> str:
+        """Why this engine, and what a mask means."""
+        latents = ", ".join(map(repr, self.support.sites)) or "no latent"
+        mask = (
+            "later laws use earlier stream values as inputs, so hiding a step with visible= drops its likelihood and keeps "
+            "those inputs: it is not marginalising"
+            if feeds_back(self.tunnel)
+            else "no later law uses earlier stream values, so hiding a step with visible= is exactly marginalising it"
+        )
+        return (
+            f"Enumeration: {latents} with {self.support.size:,} joint values, each one run through the program and weighted by "
+            f"its likelihood. Here {mask}."
+        )
+
+    def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
+        """Law of a stream site, batch shape `[episode, step]`."""
+        target = self.sites[site]
+        if target.support is None:
+            raise TunnelError(
+                f"stream site {site!r} has no finite support ({target.constraint}); enumeration gives predictives of finite "
+                "sites only (its posteriors and log_evidence are available)"
+            )
+        return Finite(self._predictive(episodes, visible, site=site), target.support)
+
+    def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
+        """Law of a latent site, batch shape `[episode, step]`, or `[episode, step + 1]` for a static one."""
+        return Finite(self._posterior(episodes, visible, site=site), self._joint_values(self.sites[site]))
+
+    def log_evidence(self, episodes: Episodes) -> jax.Array:
+        """Nats, `[episode]`."""
+        return self._log_evidence(episodes)
+
+    @functools.cached_property
+    def _predictive(self) -> Callable[..., jax.Array]:
+        names = self.tunnel.reading.named("stream")
+
+        def log_probs(episodes, visible, *, site):
+            target = self.sites[site]
+            support = jnp.asarray(target.support)
+
+            def terms(hypothesis, observed):
+                laws, prior, likelihoods = self._weigh(hypothesis, observed)
+                evidence = prior + evidence_before(sum(likelihoods.values()), visible)
+                evidence += sum(likelihoods[name] for name in names[: names.index(site)])
+
+                def at(value):
+                    everywhere = jnp.broadcast_to(value, target.layout)
+                    return site_log_prob(laws[site], from_layout(everywhere, target), target)
+
+                return evidence[:, None] + jax.vmap(at, out_axes=1)(support)
+
+            joint = self._sum(
+                terms, lambda t: logsumexp(t, axis=0), episodes, numbers=self.tunnel.length * len(support)
+            )
+            return _normalised(joint)
+
+        return jax.jit(log_probs, static_argnames="site")
+
+    @functools.cached_property
+    def _posterior(self) -> Callable[..., jax.Array]:
+        def log_probs(episodes, visible, *, site):
+            target = self.sites[site]
+            count = self.support.radix[site] ** self._draws_at_once(target)
+
+            def terms(hypothesis, observed):
+                _, prior, likelihoods = self._weigh(hypothesis, observed)
+                likelihood = sum(likelihoods.values())
+                through = evidence_before(likelihood, visible) + likelihood
+                digits = self.support.digits(hypothesis)[site]
+                if target.per_step:
+                    return prior + through, self._joint_digit(digits.reshape(digits.shape[0], -1), site)
+                index = self._joint_digit(digits.reshape(1, -1), site)
+                return prior + jnp.concatenate([jnp.zeros(1), through]), jnp.broadcast_to(index, (len(through) + 1,))
+
+            def grouped(weights_and_index):
+                return jax.vmap(functools.partial(_grouped_logsumexp, groups=count), in_axes=1)(*weights_and_index)
+
+            joint = self._sum(terms, grouped, episodes, numbers=self.tunnel.length + 1)
+            return _normalised(joint)
+
+        return jax.jit(log_probs, static_argnames="site")
+
+    @functools.cached_property
+    def _log_evidence(self) -> Callable[[Episodes], jax.Array]:
+        def log_evidence(episodes):
+            def terms(hypothesis, observed):
+                _, prior, likelihoods = self._weigh(hypothesis, observed)
+                return jnp.stack([prior + sum(jnp.sum(term) for term in likelihoods.values()), prior])
+
+            joint = self._sum(terms, lambda t: logsumexp(t, axis=0), episodes, numbers=self.tunnel.length)
+            return joint[:, 0] - joint[:, 1]
+
+        return jax.jit(log_evidence)
+
+    def _weigh(self, hypothesis: jax.Array, observed: dict[str, jax.Array]):
+        """(laws of all sites, log prior of the hypothesis and context, stream log-likelihoods `[step]` by site)."""
+        values = {**observed, **self.support.values(self.support.digits(hypothesis))}
+        laws = laws_given(self.program, self.sites, values)
+        log_probs = {
+            name: site_log_prob(laws[name], from_layout(values[name], site), site) for name, site in self.sites.items()
+        }
+        streams = self.tunnel.reading.named("stream")
+        prior = sum((jnp.sum(log_probs[name]) for name in self.sites if name not in streams), start=jnp.zeros(()))
+        return laws, prior, {name: log_probs[name] for name in streams}
+
+    def _sum(self, terms, reduce, episodes: Episodes, *, numbers: int) -> jax.Array:
+        """Reduce `terms(hypothesis, observed)` over all hypotheses, chunk by chunk, for every episode."""
+        size, count = self.support.size, max(len(episodes), 1)
+        chunk = max(1, min(size, _CHUNK_NUMBERS // (count * max(numbers, 1))))
+        chunks = -(-size // chunk)
+
+        def one_episode(observed):
+            def of_chunk(start):
+                hypotheses = start + jnp.arange(chunk)
+                out = jax.vmap(terms, in_axes=(0, None))(jnp.minimum(hypotheses, size - 1), observed)
+                leaves, structure = jax.tree.flatten(out)
+                inside = (hypotheses < size).reshape(-1, *[1] * (leaves[0].ndim - 1))
+                leaves[0] = jnp.where(inside, leaves[0], -jnp.inf)
+                return reduce(jax.tree.unflatten(structure, leaves))
+
+            if chunks == 1:
+                return of_chunk(0)
+            first = of_chunk(0)
+            rest, _ = jax.lax.scan(
+                lambda total, start: (jnp.logaddexp(total, of_chunk(start)), None), first, jnp.arange(1, chunks) * chunk
+            )
+            return rest
+
+        return jax.vmap(one_episode)({**episodes.context, **episodes.stream})
+
+    def _draws_at_once(self, site: Site) -> int:
+        """How many draws one law of the site spans: all of a static one, those of one step otherwise."""
+        return self.support.draws[site.name] // (self.tunnel.length if site.per_step else 1)
+
+    def _joint_digit(self, digits: jax.Array, site: str) -> jax.Array:
+        """Support indices of the draws of a row -> one index, `[row]`."""
+        powers = jnp.asarray([self.support.radix[site] ** power for power in range(digits.shape[1])], dtype=jnp.int64)
+        return digits @ powers
+
+    def _joint_values(self, site: Site) -> jax.Array:
+        draws, radix = self._draws_at_once(site), self.support.radix[site.name]
+        if radix**draws > MOST_LISTED_VALUES:
+            raise TunnelError(f"the law of {site.name!r} has {radix**draws:,} values; use a smaller configuration")
+        index = jnp.arange(radix**draws)[:, None] // jnp.asarray([radix**power for power in range(draws)]) % radix
+        shape = site.layout[1:] if site.per_step else site.layout
+        return jnp.asarray(site.support)[index].reshape(radix**draws, *shape)
+
+
+def _grouped_logsumexp(weights: jax.Array, index: jax.Array, *, groups: int) -> jax.Array:
+    """logsumexp of the weights within each group, `[group]`; -inf for an empty one."""
+    largest = jax.ops.segment_max(weights, index, groups)
+    shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
+    return jnp.log(jax.ops.segment_sum(jnp.exp(weights - shift[index]), index, groups)) + shift
+
+
+def _normalised(joint: jax.Array) -> jax.Array:
+    """Rows to log-probabilities; an impossible row stays -inf throughout."""
+    total = logsumexp(joint, axis=-1, keepdims=True)
+    return jnp.where(jnp.isneginf(total), -jnp.inf, joint - jnp.where(jnp.isneginf(total), 0.0, total))
+
+
+def _size_in_words(size: int) -> str:
+    return f"{size:,}" if size < 10**12 else f"about 10^{len(str(size)) - 1}"

@@ -1,0 +1,325 @@
+"""A wind tunnel: a NumPyro program plus the roles of its sites.
+
+Roles: *context* sites are revealed up front, *stream* sites step by step (in program order within a step), every other
+sample site is *latent*; *predict* names the site whose law is wanted at every step.
+"""
+
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppl_tunnels.episodes import Episodes
+from ppl_tunnels.errors import TunnelError, suggest
+from ppl_tunnels.identity import program_fingerprint
+from ppl_tunnels.program import double_precision, require_x64, to_layout, trace_program
+from ppl_tunnels.reading import Reading, read_program
+
+if TYPE_CHECKING:
+    from ppl_tunnels.encoding import TokenEncoding
+    from ppl_tunnels.information import EpisodeBits
+    from ppl_tunnels.oracles.oracle import Oracle
+
+ClosedForm = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WindTunnel:
+    """A generative process whose exact posterior is derived from its program. Made by `wind_tunnel`.
+
+    Attributes:
+        program: the raw function; an ordinary NumPyro program (it runs under handlers, Predictive, MCMC).
+        name: how the command line and reports call it.
+        stream: sites revealed step by step.
+        predict: the site to be predicted at every step.
+        context: sites revealed up front.
+        step: the plate that is the step axis, where several could be.
+        scoring: which steps count, as given to `wind_tunnel(scored=…)`.
+        primitives: what the tunnel demands of a model: accumulation, transport, binding.
+        symmetries: declared label symmetries of the program.
+        closed_form: the predicted law as a function (or one function per stream site), used at any size.
+        small: configurations small enough for an engine to check the closed form against.
+        settings: the configuration, as sorted pairs.
+        source: where `load_tunnel` finds it again: "module:name" or "path/to/file.py:name".
+    """
+
+    program: Callable[..., Any]
+    name: str
+    stream: tuple[str, ...]
+    predict: str
+    context: tuple[str, ...] = ()
+    step: str | None = None
+    scoring: Any = None
+    primitives: frozenset[str] = frozenset()
+    symmetries: tuple[str, ...] = ()
+    closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None
+    small: tuple[Mapping[str, Any], ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+    source: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WindTunnel) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple:
+        return self.program, self.name, self.stream, self.predict, self.context, self.step, self.settings
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The program's keyword arguments."""
+        return dict(self.settings)
+
+    def configure(self, **settings: Any) -> "WindTunnel":
+        """A new tunnel with some keyword arguments of the program changed.
+
+        Example:
+            >>> import ppl_tunnels
+            >>> ppl_tunnels.load_tunnel("coin").configure(length=50).length
+            50
+
+        Raises:
+            TunnelError: the program has no such argument, or the value is not plain (numbers, strings, tuples of them).
+        """
+        known = self.configuration
+        for name, value in settings.items():
+            if name not in known:
+                raise TunnelError(f"tunnel {self.name!r} has no setting {name!r}; {suggest(name, list(known))}")
+            known[name] = _plain(name, value)
+        return dataclasses.replace(self, settings=tuple(sorted(known.items())))
+
+    @functools.cached_property
+    def configured_program(self) -> Callable[[], Any]:
+        """The program with its configuration bound; takes no argument."""
+        return functools.partial(self.program, **self.configuration)
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """The program's sites, roles and step axis."""
+        reading = read_program(self.configured_program, stream=self.stream, context=self.context, step=self.step)
+        if self.predict not in reading.sites:
+            raise TunnelError(
+                f"predict={self.predict!r} names no sample site of the program; {suggest(self.predict, list(reading.sites))}"
+            )
+        site = reading.sites[self.predict]
+        if site.role == "context":
+            raise TunnelError(
+                f"predict={self.predict!r} is a context site, revealed up front; predict a stream or latent site"
+            )
+        if site.per_step and site.batch_shape[1:] != ():
+            raise TunnelError(
+                f"predict={self.predict!r} has {site.batch_shape[1:]} values at each step; a predicted site has one: draw "
+                "the others at sites of their own"
+            )
+        return reading
+
+    @property
+    def length(self) -> int:
+        """The number of steps."""
+        return self.reading.steps
+
+    @functools.cached_property
+    def scored(self) -> np.ndarray:
+        """Which predictions count, bool `[step]`."""
+        chosen = self.scoring(**self.configuration) if callable(self.scoring) else self.scoring
+        if chosen is None:
+            return np.ones(self.length, dtype=bool)
+        scored = np.asarray(chosen)
+        if scored.dtype != bool or scored.shape != (self.length,) or not scored.any():
+            raise TunnelError(
+                f"scored gave {scored.dtype} of shape {scored.shape}; expected one boolean per step, shape ({self.length},), "
+                "at least one of them true"
+            )
+        return scored
+
+    def sample(self, key: jax.Array, n: int) -> Episodes:
+        """Draw episodes from the program; pure and jittable (inside a double-precision jit).
+
+        Args:
+            key: a JAX key.
+            n: how many.
+
+        Returns:
+            Episodes with context, stream and latents.
+        """
+        require_x64(f"{self.name}.sample", key)
+        with double_precision():
+            if isinstance(key, jax.core.Tracer):
+                return self._draw(key, n)
+            return self._jitted_draw(key, n)
+
+    @functools.cached_property
+    def _jitted_draw(self) -> Callable[[jax.Array, int], Episodes]:
+        return jax.jit(self._draw, static_argnums=1)
+
+    def _draw(self, key: jax.Array, n: int) -> Episodes:
+        sites = self.reading.sites
+
+        def one(key):
+            trace = trace_program(self.configured_program, {}, key)
+            return {name: to_layout(jnp.asarray(trace[name]["value"]), site) for name, site in sites.items()}
+
+        values = jax.vmap(one)(jax.random.split(key, n))
+        by_role = {
+            role: {name: values[name] for name in self.reading.named(role)} for role in ("stream", "context", "latent")
+        }
+        return Episodes(**by_role)
+
+    def episodes(self, *, stream: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> Episodes:
+        """A person's own data as episodes, checked against the program's sites, shapes and supports.
+
+        Args:
+            stream: stream site name to values `[episode, step, *event]`, every stream site.
+            context: context site name to values `[episode, *event]`.
+
+        Raises:
+            TunnelError: a site is missing or unknown, a shape or a value does not fit; names the first place.
+        """
+        from ppl_tunnels.data import checked_values
+
+        with double_precision():
+            return Episodes(
+                stream=checked_values(self, "stream", stream), context=checked_values(self, "context", context or {})
+            )
+
+    def oracle(self) -> "Oracle":
+        """The exact oracle, derived from the program (see `ppl_tunnels.oracles.derive`)."""
+        return self._oracle
+
+    @functools.cached_property
+    def _oracle(self) -> "Oracle":
+        from ppl_tunnels.oracles.derive import derive
+
+        return derive(self)
+
+    def encoding(self, start: bool | None = None) -> "TokenEncoding":
+        """How neural models read the episodes (see `ppl_tunnels.encoding`).
+
+        Args:
+            start: begin with a start token; by default only where a prediction would otherwise have no position to come from.
+        """
+        from ppl_tunnels.encoding import token_encoding
+
+        return token_encoding(self, start=start)
+
+    @functools.cached_property
+    def episode_bits(self) -> "EpisodeBits":
+        """Entropy, in bits, of what varies between episodes: context, static latents and unpredicted stream."""
+        from ppl_tunnels.information import episode_bits
+
+        return episode_bits(self)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the program's source, what it refers to, its configuration and roles."""
+        roles = {
+            "stream": self.stream,
+            "predict": self.predict,
+            "context": self.context,
+            "step": self.step,
+            "scored": self.scored.tolist(),
+        }
+        return program_fingerprint(self.program, json.dumps([self.configuration, roles], sort_keys=True))
+
+
+def wind_tunnel(
+    *,
+    stream: str | tuple[str, ...],
+    predict: str | None = None,
+    context: str | tuple[str, ...] = (),
+    step: str | None = None,
+    scored: Any = None,
+    primitives: "set[str] | tuple[str, ...]" = (),
+    symmetries: tuple[str, ...] = (),
+    closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None,
+    small: tuple[Mapping[str, Any], ...] = (),
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], WindTunnel]:
+    """Declare the roles of a NumPyro program's sites; the program's keyword arguments become the configuration.
+
+    Args:
+        stream: sites revealed step by step.
+        predict: the site to predict at every step: a stream site (posterior predictive, the default: the last one) or a
+            latent one (filtering posterior).
+        context: sites revealed up front.
+        step: the plate that is the step axis, where several plates could be.
+        scored: which steps count: booleans, or a function of the configuration that returns them. All by default.
+        primitives: any of "accumulation", "transport", "binding".
+        symmetries: declared label symmetries.
+        closed_form: `(episodes, visible, **configuration) -> log-probabilities [episode, step, symbol]` of the predicted
+            site, or a mapping from stream site to such functions. `visible` is bool `[step, step]` or None.
+        small: configurations at which an engine can check the closed form.
+        name: how to call it; the function's name by default.
+
+    Example:
+        >>> import jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> @wind_tunnel(stream="face")
+        ... def die(length=10):
+        ...     loaded = numpyro.sample("loaded", dist.Bernoulli(0.5))
+        ...     faces = jnp.where(loaded, jnp.array([0.1] * 5 + [0.5]), jnp.ones(6) / 6)
+        ...     with numpyro.plate("rolls", length):
+        ...         numpyro.sample("face", dist.Categorical(faces))
+        >>> die.length, die.predict
+        (10, 'face')
+
+    Raises:
+        TunnelError: a parameter of the program has no default, or a role is not a site's name.
+    """
+    unknown = set(primitives) - {"accumulation", "transport", "binding"}
+    if unknown:
+        raise TunnelError(f"primitives holds {sorted(unknown)}; expected any of accumulation, transport, binding")
+    streams = (stream,) if isinstance(stream, str) else tuple(stream)
+    if not streams:
+        raise TunnelError("stream is empty; name at least one site that is revealed step by step")
+
+    def declare(program: Callable[..., Any]) -> WindTunnel:
+        settings = []
+        for parameter in inspect.signature(program).parameters.values():
+            if (
+                parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+                or parameter.default is parameter.empty
+            ):
+                raise TunnelError(
+                    f"program {program.__name__!r} has a parameter {str(parameter)!r} without a default; a tunnel's "
+                    "parameters are its configuration, so each needs one (data is never an argument)"
+                )
+            settings.append((parameter.name, _plain(parameter.name, parameter.default)))
+        return WindTunnel(
+            program=program,
+            name=name or program.__name__,
+            stream=streams,
+            predict=predict or streams[-1],
+            context=(context,) if isinstance(context, str) else tuple(context),
+            step=step,
+            scoring=scored,
+            primitives=frozenset(primitives),
+            symmetries=tuple(symmetries),
+            closed_form=closed_form,
+            small=tuple(small),
+            settings=tuple(sorted(settings)),
+            source=f"{program.__module__}:{program.__qualname__}",
+        )
+
+    return declare
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Settings are written into certificates and compared, so they are plain."""
+    if isinstance(value, list | tuple):
+        return tuple(_plain(name, item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TunnelError(
+        f"setting {name!r} is a {type(value).__name__}; expected a number, a string, a boolean, None or a tuple of them "
+        "(build arrays inside the program)"
+    )

@@ -1,0 +1,88 @@
+r"""A random bijection, revealed pair by pair.
+
+    f ~ Uniform over the permutations of {0, …, n-1},
+    k_t | k_<t ~ Uniform over the keys not seen before   (`distinct`, the published format) or over all keys,
+    v_t = f(k_t),    t = 1 … T.
+
+The model sees k_1 v_1 … k_t and predicts v_t. Primitives: **accumulation** by elimination: values already seen are ruled
+out for new keys, so the entropy after k distinct pairs is log2(n - k) bits, whatever they were. With repeated keys
+(`distinct=False`) the entropy depends on the evidence, and the value of a key seen before has to be found by its content,
+which is **binding** (declared for neither variant alone, since the default does not need it).
+
+Source: "The Bayesian Geometry of Transformer Attention" (arXiv 2512.22471), section on the bijection tunnel: n = 20, T = 19.
+"""
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax.nn import one_hot
+from numpyro.contrib.control_flow import scan
+
+from ppl_tunnels.distributions import RandomPermutation
+from ppl_tunnels.tunnel import wind_tunnel
+
+
+def unused_keys(episodes, visible, *, size, length, distinct):
+    """Log-probabilities of each key: uniform over the unused ones. Which are unused the program itself knows, mask or no."""
+    evidence = _Evidence(episodes, visible, size, length)
+    used = evidence.key_used_before & distinct
+    log_probs = jnp.where(used, -jnp.inf, -jnp.log(size - used.sum(axis=-1, keepdims=True, dtype=jnp.float64)))
+    return jnp.where(evidence.impossible(distinct)[..., None], -jnp.inf, log_probs)
+
+
+def elimination(episodes, visible, *, size, length, distinct):
+    """Log-probabilities of each value: known for a key visibly seen, otherwise uniform over the values not visibly taken."""
+    evidence = _Evidence(episodes, visible, size, length)
+    value_of_key = jnp.einsum("etk,etkv->etv", evidence.key, evidence.pair_seen.astype(jnp.float64)) > 0
+    taken = evidence.pair_seen.any(axis=2)
+    new = jnp.where(taken, -jnp.inf, -jnp.log(size - taken.sum(axis=-1, keepdims=True, dtype=jnp.float64)))
+    known = value_of_key.any(axis=-1, keepdims=True)
+    log_probs = jnp.where(known, jnp.where(value_of_key, 0.0, -jnp.inf), new)
+    impossible = evidence.impossible(distinct) | (evidence.key_repeats & distinct)
+    return jnp.where(impossible[..., None], -jnp.inf, log_probs)
+
+
+class _Evidence:
+    """What an episode shows before each step.
+
+    Attributes:
+        key: one-hot, `[episode, step, key]`.
+        pair_seen: whether the pair has visibly been seen, `[episode, step, key, value]`.
+        key_used_before: whether the key came earlier, visibly or not, `[episode, step, key]`.
+        key_repeats: whether the step's own key came earlier, `[episode, step]`.
+    """
+
+    def __init__(self, episodes, visible, size, length):
+        self.key = one_hot(episodes.stream["key"], size, dtype=jnp.float64)
+        value = one_hot(episodes.stream["value"], size, dtype=jnp.float64)
+        self.mask = jnp.tril(jnp.ones((length, length)), -1) if visible is None else visible.astype(jnp.float64)
+        self.pair_seen = jnp.einsum("ts,esk,esv->etkv", self.mask, self.key, value) > 0
+        self.key_used_before = (jnp.cumsum(self.key, axis=1) - self.key) > 0
+        self.key_repeats = (self.key_used_before * self.key).sum(axis=-1) > 0
+
+    def impossible(self, distinct):
+        """Whether no bijection (or, for distinct keys, no order of keys) fits the visible evidence, `[episode, step]`."""
+        two_values = (self.pair_seen.sum(axis=3) > 1).any(axis=-1)
+        two_keys = (self.pair_seen.sum(axis=2) > 1).any(axis=-1)
+        repeat_seen = jnp.einsum("ts,es->et", self.mask, self.key_repeats.astype(jnp.float64)) > 0
+        return two_values | two_keys | (repeat_seen & distinct)
+
+
+@wind_tunnel(
+    stream=("key", "value"),
+    primitives={"accumulation"},
+    closed_form={"key": unused_keys, "value": elimination},
+    small=({"size": 3, "length": 3}, {"size": 4, "length": 3}, {"size": 3, "length": 4, "distinct": False}),
+)
+def bijection(size=20, length=19, distinct=True):
+    """`size` symbols, `length` pairs, keys distinct or not; predicts the value."""
+    if distinct and length > size:
+        raise ValueError(f"length={length} pairs need as many distinct keys, but size={size}; use distinct=False")
+    mapping = numpyro.sample("mapping", RandomPermutation(size))
+
+    def reveal(unused, _):
+        key = numpyro.sample("key", dist.Categorical(unused / unused.sum()))
+        numpyro.sample("value", dist.Categorical(one_hot(mapping[key], size, dtype=float)))
+        return (unused.at[key].set(0.0) if distinct else unused), None
+
+    scan(reveal, jnp.ones(size), None, length=length)
