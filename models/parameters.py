@@ -13,6 +13,10 @@ from flax import nnx
 
 MUON_AXES = "muon_axes"
 
+# Tables start small, so that the first logits are nearly uniform. On the 20-symbol bijection (one layer, width 32, 2,500
+# steps of Muon) 0.02 ends at 3.5e-5 bits of KL, unit embeddings at 1.1e-4.
+TABLE_DEVIATION = 0.02
+
 
 def matrix(
     key: jax.Array, shape: tuple[int, ...], *, axes: tuple[int, int] = (0, 1), scale: float = 1.0
@@ -35,9 +39,9 @@ def matrix(
     return nnx.Param(deviation * jax.random.normal(key, shape, jnp.float32), **{MUON_AXES: axes})
 
 
-def table(key: jax.Array, shape: tuple[int, ...], *, deviation: float) -> nnx.Param[jax.Array]:
-    """A float32 table of embeddings, positions or outputs: normal entries, left to AdamW."""
-    return nnx.Param(deviation * jax.random.normal(key, shape, jnp.float32))
+def table(key: jax.Array, shape: tuple[int, ...]) -> nnx.Param[jax.Array]:
+    """A float32 table of embeddings, positions or outputs: small normal entries, left to AdamW."""
+    return nnx.Param(TABLE_DEVIATION * jax.random.normal(key, shape, jnp.float32))
 
 
 def ones(shape: tuple[int, ...]) -> nnx.Param[jax.Array]:

@@ -33,7 +33,7 @@ class TransformerConfig:
     """
 
     vocabulary: int  # how many different tokens there are
-    positions: int  # longest sequence in tokens; binding with learned positions only
+    positions: int  # longest sequence, in tokens; a limit with learned positions only
     outputs: int  # how many values the predicted site can take
     layers: int = 1  # how many blocks of attention and MLP
     width: int = 32  # size of the residual stream; below the number of symbols it tends to fail
@@ -81,12 +81,12 @@ class Transformer(nnx.Module):
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         self.config = config
-        self.tokens_VxD = table(rngs.params(), (config.vocabulary, config.width), deviation=1.0)
+        self.tokens_VxD = table(rngs.params(), (config.vocabulary, config.width))
         if config.position == "learned":
-            self.positions_LxD = table(rngs.params(), (config.positions, config.width), deviation=1.0)
+            self.positions_LxD = table(rngs.params(), (config.positions, config.width))
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
         self.norm = RMSNorm(config.width)
-        self.head_DxO = table(rngs.params(), (config.width, config.outputs), deviation=config.width**-0.5)
+        self.head_DxO = table(rngs.params(), (config.width, config.outputs))
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Logits `[episode, position, output]`, float32, for tokens `[episode, position]`.

@@ -55,8 +55,15 @@ def read_program(
     Raises:
         TunnelError: a role names no site, there is no single step axis, or the program holds what no engine can use.
     """
+    # Supports are listed with concrete values too: the first use of a tunnel may be inside somebody's jit.
     with compile_time():
-        runs = [inspect_program(program, jax.random.key(seed)) for seed in range(_READINGS)]
+        return _read(program, stream, context, step)
+
+
+def _read(
+    program: Callable[[], Any], stream: tuple[str, ...], context: tuple[str, ...], step: str | None
+) -> Reading:
+    runs = [inspect_program(program, jax.random.key(seed)) for seed in range(_READINGS)]
     first = runs[0]
     if any(run.order != first.order for run in runs):
         raise TunnelError(

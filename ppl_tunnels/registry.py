@@ -1,5 +1,6 @@
 """Finding tunnels by name: the built-in ones, entry points of other packages, and files anywhere."""
 
+import ast
 import dataclasses
 import hashlib
 import importlib
@@ -7,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +59,7 @@ def load_tunnel(name: str) -> "WindTunnel":
                 f"there is no tunnel {name!r}; {suggest(name, sorted(known))}. A tunnel in a file is written path/to/file.py:NAME"
             )
         place, _, attribute = known[name].partition(":")
-    module = _module_from_file(place) if place.endswith(".py") else _module(place, name)
+    module = module_from_file(place) if place.endswith(".py") else _module(place, name)
     tunnel = getattr(module, attribute, None)
     from ppl_tunnels.tunnel import WindTunnel
 
@@ -80,7 +82,8 @@ def _module(place: str, name: str):
         ) from error
 
 
-def _module_from_file(place: str):
+def module_from_file(place: str) -> types.ModuleType:
+    """The module in a Python file, loaded once; a failure to run it is one sentence."""
     path = Path(place)
     if not path.is_file():
         raise TunnelError(f"there is no file {place!r}; give the path of the Python file that defines the tunnel")
@@ -100,3 +103,12 @@ def _module_from_file(place: str):
             raise
         raise TunnelError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
     return module
+
+
+def tunnel_summary(source: str) -> str:
+    """The first line of the docstring of the file that defines a tunnel, read without running it."""
+    spec = importlib.util.find_spec(source.partition(":")[0])
+    if spec is None or spec.origin is None:
+        return "(its module cannot be found)"
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0].rstrip(".")

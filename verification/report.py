@@ -43,7 +43,7 @@ def render_html(certificate: dict) -> str:
         raise ValueError(f"the certificate is a {type(certificate).__name__}; expected a dict: {_REMEDY}")
     fields = dict(json_fields(certificate))
     for path, value in fields.items():
-        if path.rpartition(".")[2] in ("tolerance", "tolerance_bits") and not (value and value > 0):
+        if path.rpartition(".")[2] in ("tolerance", "tolerance_bits") and not _positive(value):
             raise ValueError(f"certificate field {path} is {value!r}; expected a positive number: {_REMEDY}")
     for name, expected in (("schema", (SCHEMA,)), ("verdict", VERDICTS)):
         if certificate.get(name) not in expected:
@@ -149,6 +149,10 @@ def _number(fields: dict) -> Callable[..., Markup]:
     return number
 
 
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
+
+
 def _claims_axis(claims: list[dict]) -> LogAxis:
     """One axis for all claims, in multiples of their tolerances."""
     numbers = [(claim[part], claim["tolerance"]) for claim in claims for part in ("lower", "estimate", "upper")]
@@ -165,6 +169,6 @@ def _rungs(certificate: dict) -> list[dict]:
     claims = {claim["name"]: (index, claim) for index, claim in enumerate(certificate["claims"])}
     if rungs and "kl_bits" in claims:
         paths = {name: f"claims[{claims[name][0]}].estimate" for name in columns if name in claims}
-        row = {"agent": certificate["predictor"]["name"], "description": "the model that was certified", "model": True}
+        row = {"agent": certificate["predictor"]["name"], "description": "the predictor under test", "model": True}
         rungs.append(row | {"kl_bits": claims["kl_bits"][1]["estimate"], "paths": paths, "within_tolerance": False})
     return sorted(rungs, key=lambda rung: -math.inf if rung["kl_bits"] is None else -rung["kl_bits"])

@@ -208,7 +208,7 @@ def test_log_evalue_at_the_ends_of_the_range_is_finite_and_never_overstated(m):
 
 
 @given(seed=seeds, confidence=confidences)
-@profile
+@settings(profile, max_examples=8)
 def test_columns_are_bounded_one_by_one(seed, confidence):
     ranges_by_column = np.array([1.0, 14.8169, 1.0, 4.3, 1e-3, 1.0, 2.0])
     columns = [
@@ -239,7 +239,7 @@ def test_extreme_samples():
     assert upper_bound(np.ones(30), range_=1.0, confidence=0.99) == 1.0
     assert lower_bound(np.zeros(30), range_=1.0, confidence=0.99) == 0.0
     assert upper_bound([0.3], range_=1.0, confidence=0.99) <= 1.0
-    assert upper_bound(np.zeros(10**6), range_=1.0, confidence=0.99) < 1e-5
+    assert upper_bound(np.zeros(10**5), range_=1.0, confidence=0.99) < 1e-4
 
 
 def test_a_large_sample_agrees_with_the_formula_written_out():

@@ -18,9 +18,8 @@ from ppl_tunnels.verification.sample_size import episodes_needed
 CONFIDENCE = 0.99
 FALSE_ALARM = 5e-5  # of one count, if the true rate is exactly 1 - CONFIDENCE
 RUNS, SLOW_RUNS = 400, 2000
-TOLERANCE, RANGE = 0.1, float(np.log2(20))  # bits; certifiable from 235 episodes on, so that a run is cheap
+TOLERANCE, RANGE = 0.1, float(np.log2(20))  # bits; certifiable from 240 episodes on, so that a run is cheap
 SLOW_TOLERANCE, SLOW_RANGE = 0.01, kl_range_bits(20, 0.01)  # what `certify` uses for the bijection
-SPIKE_PROBABILITY = 1e-3  # of the rare spikes, or what puts the spike at R, if that is more
 
 
 def alarming_count(runs):
@@ -50,10 +49,9 @@ def lognormal(generator, mean, range_, size):
 
 
 def rare_spikes(generator, mean, range_, size):
-    """Nine tenths of the mean comes from spikes of one height, the rest is there always."""
-    probability = max(SPIKE_PROBABILITY, 0.9 * mean / (0.9 * range_))
-    base = 0.1 * mean
-    return base + np.where(generator.uniform(size=size) < probability, 0.9 * mean / probability, 0.0)
+    """A tenth of the mean is there always; the rest comes from spikes of R / 2."""
+    spike = generator.uniform(size=size) < 0.9 * mean / (range_ / 2)
+    return 0.1 * mean + np.where(spike, range_ / 2, 0.0)
 
 
 def two_point(generator, mean, range_, size):
@@ -99,7 +97,8 @@ def test_the_alarm_has_the_stated_false_alarm_rate():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_shapes_have_the_stated_mean(shape, tolerance, range_):
     x = SHAPES[shape](np.random.default_rng(0), tolerance, range_, 10**6)
-    assert 0 <= x.min() and x.max() <= range_
+    assert x.min() >= 0
+    assert x.max() <= range_
     assert abs(x.mean() - tolerance) <= 5 * x.std() / 1e3 + 1e-12  # five standard errors: a false alarm in 1.7 million
 
 
@@ -124,12 +123,19 @@ def positions_counted_as_episodes(x, *, range_, confidence):
 
 
 # A range read off the sample needs fewer episodes to certify, and does so whenever the sample holds no spike.
-FAULTS = [(student_t, 1), (range_from_the_sample, 0.25), (positions_counted_as_episodes, 1)]
+FAULTS = [
+    (student_t, "two_point", 1),
+    (student_t, "lognormal", 1),
+    (range_from_the_sample, "two_point", 0.25),
+    (positions_counted_as_episodes, "rare_spikes", 1),
+    (positions_counted_as_episodes, "exponential", 1),
+]
 
 
-@pytest.mark.parametrize("fault, factor", FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])
-@pytest.mark.parametrize("shape", ["rare_spikes", "two_point"])
-def test_wrong_bounds_certify_falsely(fault, factor, shape):
+@pytest.mark.parametrize(
+    "fault, shape, factor", FAULTS, ids=[f"{fault.__name__}-{shape}" for fault, shape, _ in FAULTS]
+)
+def test_wrong_bounds_certify_falsely(fault, shape, factor):
     assert quick_count(certified(fault), shape, factor=factor) >= alarming_count(RUNS)
 
 
@@ -138,20 +144,19 @@ def test_looking_after_every_episode_is_allowed():
         wealth = [log_evalue_mean_at_least(x[:n], TOLERANCE, range_=RANGE) for n in range(1, len(x) + 1)]
         return np.max(wealth, axis=0) >= -np.log1p(-CONFIDENCE)
 
-    assert quick_count(ever_certified, "two_point", factor=2) < alarming_count(RUNS)
+    assert quick_count(ever_certified, "two_point") < alarming_count(RUNS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-def test_certificates_at_full_size_are_rarely_false(shape, record_property):
+def test_certificates_at_full_size_are_rarely_false(shape):
     setting = {"tolerance": SLOW_TOLERANCE, "range_": SLOW_RANGE}
     run = {**setting, "runs": SLOW_RUNS, "episodes": first_certifiable(SLOW_TOLERANCE, SLOW_RANGE), "seed": 1}
     counts = {
         bound.__name__: false_verdicts(verdict(bound, **setting), shape, **run)
         for verdict, bound in ((certified, upper_bound), (refuted, lower_bound), (certified, student_t))
     }
-    record_property("counts", counts)
-    print(shape, counts)
+    print(f"{shape}: false verdicts in {SLOW_RUNS} runs of {run['episodes']} episodes: {counts}")
     assert max(counts["upper_bound"], counts["lower_bound"]) < alarming_count(SLOW_RUNS)
     if shape == "two_point":
         assert counts["student_t"] >= alarming_count(SLOW_RUNS)

@@ -234,14 +234,20 @@ def test_a_bound_never_prints_on_the_wrong_side_of_its_tolerance(verdict):
     given = certificate(verdict)
     given["claims"][0] |= {"lower": 0.0099999, "estimate": 0.00999999, "upper": 0.010000004, "tolerance": 0.01}
     given["claims"][1] |= {"lower": 0.0, "estimate": 0.001, "upper": 0.05887}  # below .058870501…, which reads .0589
-    shown = {
-        path: read(text) for path, _, text in Page(report.render_html(given)).numbers if text and text[0].isdigit()
-    }
-    for index, claim in enumerate(given["claims"]):
-        at = {part: shown[f"claims[{index}].{part}"] for part in ("lower", "upper", "tolerance")}
-        assert (at["upper"] > at["tolerance"]) == (claim["upper"] > claim["tolerance"]), claim["name"]
-        assert (at["lower"] > at["tolerance"]) == (claim["lower"] > claim["tolerance"]), claim["name"]
-        assert at["lower"] <= claim["lower"] and at["upper"] >= claim["upper"], "a bound is rounded outwards"
+    given["positions"][0] |= {"kl_lower": 0.0099999, "kl_bits": 0.00999999, "kl_upper": 0.010000004}
+    shown = {}
+    for path, _, text in Page(report.render_html(given)).numbers:
+        if text and text[0].isdigit():
+            shown.setdefault(path, set()).add(read(text))  # the same number may stand in several places
+    rows = [(f"claims[{index}].", claim, claim["tolerance"]) for index, claim in enumerate(given["claims"])]
+    rows += [(f"positions[{index}].kl_", row, 0.01) for index, row in enumerate(given["positions"])]
+    for path, row, tolerance in rows:
+        printed = max(shown.get(path + "tolerance", {tolerance}))
+        for part, outwards in (("lower", -1), ("upper", 1)):
+            value = row.get(part, row.get(f"kl_{part}"))
+            for number in shown[path + part]:
+                assert (number > printed) == (value > tolerance), path + part
+                assert outwards * (number - value) >= -1e-15 * value, f"{path}{part} is rounded outwards"
 
 
 def test_nothing_comes_from_elsewhere_and_nothing_runs():

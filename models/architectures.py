@@ -1,0 +1,114 @@
+"""The register of architectures: the one place where another one is added.
+
+An architecture is a frozen configuration whose first fields are `vocabulary`, `positions` and `outputs` (all three come
+from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that keeps it as `.config` and maps tokens
+[episode, position] to logits [episode, position, output], float32, each position seeing only itself and the past.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+
+from ppl_tunnels.errors import suggest
+from ppl_tunnels.models.transformer import Transformer, TransformerConfig
+
+if TYPE_CHECKING:
+    from ppl_tunnels.encoding import TokenEncoding
+
+FROM_ENCODING = ("vocabulary", "positions", "outputs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """One row of the register.
+
+    Attributes:
+        config: the frozen configuration class.
+        model: the Flax module class.
+        small: options of a model that two CPU cores train in minutes.
+    """
+
+    config: type
+    model: type[nnx.Module]
+    small: Mapping[str, Any]
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "transformer": Architecture(TransformerConfig, Transformer, small={"layers": 1, "width": 32, "heads": 2}),
+}
+
+
+def architecture(name: str) -> Architecture:
+    """The architecture of that name.
+
+    Raises:
+        ValueError: there is none; lists those there are.
+    """
+    if name not in ARCHITECTURES:
+        raise ValueError(f"there is no architecture {name!r}; {suggest(name, list(ARCHITECTURES))}")
+    return ARCHITECTURES[name]
+
+
+def architecture_name(model: nnx.Module) -> str:
+    """The name under which the model's class is registered.
+
+    Raises:
+        ValueError: it is not registered.
+    """
+    for name, entry in ARCHITECTURES.items():
+        if type(model) is entry.model:
+            return name
+    raise ValueError(
+        f"{type(model).__name__} is not a registered architecture ({', '.join(ARCHITECTURES)}); "
+        "add it to ppl_tunnels.models.architectures.ARCHITECTURES"
+    )
+
+
+def configure(name: str, fields: Mapping[str, Any]) -> Any:
+    """The configuration of an architecture from plain fields.
+
+    Raises:
+        ValueError: an unknown or missing field, or a value that the configuration refuses.
+    """
+    config = architecture(name).config
+    known = {field.name: field for field in dataclasses.fields(config)}
+    for field in fields:
+        if field not in known:
+            raise ValueError(f"{name} has no option {field!r}; {suggest(str(field), list(known))}")
+    missing = [key for key, field in known.items() if field.default is dataclasses.MISSING and key not in fields]
+    if missing:
+        raise ValueError(f"{name}: {', '.join(missing)} not given")
+    return config(**fields)
+
+
+def build(name: str, encoding: "TokenEncoding", options: Mapping[str, Any], *, key: jax.Array) -> nnx.Module:
+    """A new model for an encoding, its weights drawn with `key`.
+
+    Args:
+        name: of the architecture.
+        encoding: gives vocabulary, positions and outputs.
+        options: fields of the configuration that differ from the `small` preset.
+        key: a JAX key.
+
+    Raises:
+        ValueError: no such architecture or option, or one that the encoding decides.
+
+    Example:
+        >>> import jax, ppl_tunnels
+        >>> encoding = ppl_tunnels.load_tunnel("coin").encoding()
+        >>> build("transformer", encoding, {"layers": 2}, key=jax.random.key(0)).config.layers
+        2
+    """
+    for field in FROM_ENCODING:
+        if field in options:
+            raise ValueError(f"{name}: {field} follows from the tunnel's encoding; leave it out of the options")
+    shape = {
+        "vocabulary": encoding.vocabulary_size,
+        "positions": encoding.sequence_length,
+        "outputs": encoding.outputs,
+    }
+    entry = architecture(name)
+    return entry.model(configure(name, {**shape, **entry.small, **options}), rngs=nnx.Rngs(params=key))

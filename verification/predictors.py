@@ -1,0 +1,130 @@
+"""Anything that predicts, seen the same way: episodes in, probabilities `[episode, step, symbol]` out.
+
+A predictor is a callable that takes `Episodes` (without latents) and returns either a NumPyro law over the predicted site's
+values with batch shape `[episode, step]`, or an array of probabilities in the order of the site's support. Optional
+attributes: `name`, `fingerprint` (hex: weights and configuration), `targets` and `training` (what it was trained on).
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ppl_tunnels.episodes import Episodes
+from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.tunnel import WindTunnel
+from ppl_tunnels.verification.finite_laws import NORMALISATION
+
+Predictor = Callable[[Episodes], Any]
+
+# Episodes whose predictions identify a predictor that carries no fingerprint of its own.
+_PROBE_EPISODES = 64
+
+
+class PredictorError(ValueError):
+    """What a predictor returned cannot be read as laws of the predicted site at all (its shape, its type)."""
+
+
+def probabilities(predictor: Predictor, episodes: Episodes, tunnel: WindTunnel) -> np.ndarray:
+    """What the predictor says, float64 `[episode, step, symbol]`; values are not checked (see `invariants`).
+
+    Raises:
+        PredictorError: a wrong shape, type or set of values; says what was returned and what was expected.
+    """
+    output = predictor(episodes.without_latents())
+    support = finite_support(tunnel)
+    expected = (len(episodes), tunnel.length, len(support))
+    probs = _read(output, support)
+    if probs.dtype.kind not in "fiu" and probs.dtype.name != "bfloat16":
+        raise PredictorError(
+            f"the predictor returned values of type {probs.dtype}; expected floating-point probabilities"
+        )
+    if probs.dtype.itemsize < 4:
+        raise PredictorError(
+            f"the predictor returned {probs.dtype}; half precision cannot express probabilities to the tolerance (its rows sum to 1 "
+            "only to about 1e-3): return float32 or float64"
+        )
+    if probs.shape != expected:
+        raise PredictorError(
+            f"the predictor returned shape {probs.shape}; expected {expected}, [episode, step, symbol], the symbols in the order "
+            f"of the support of {tunnel.predict!r}"
+        )
+    return probs.astype(np.float64)
+
+
+def finite_support(tunnel: WindTunnel) -> np.ndarray:
+    """The predicted site's values, `[symbol, *event]`.
+
+    Raises:
+        PredictorError: the site is not finite.
+    """
+    site = tunnel.reading.sites[tunnel.predict]
+    if site.support is None:
+        raise PredictorError(
+            f"the predicted site {tunnel.predict!r} is not finite ({site.constraint}); certificates cover finite sites: predict a "
+            "finite site, or discretise this one"
+        )
+    return site.support
+
+
+def _read(output: Any, support: np.ndarray) -> np.ndarray:
+    if hasattr(output, "log_probs") and hasattr(output, "values"):
+        values = np.asarray(output.values)
+        if values.shape != support.shape or not np.array_equal(values, support):
+            raise PredictorError(
+                f"the predictor's law is over {len(values)} values that are not those of the predicted site's support "
+                f"({len(support)}), in that order; give one probability for each of them"
+            )
+        return np.exp(np.asarray(output.log_probs))
+    for attribute in ("probs", "probabilities"):
+        if hasattr(output, attribute):
+            return np.asarray(getattr(output, attribute))
+    if not hasattr(output, "__array__") and not isinstance(output, list | tuple):
+        raise PredictorError(
+            f"the predictor returned a {type(output).__name__}; expected probabilities [episode, step, symbol], or a NumPyro "
+            "distribution with that batch shape"
+        )
+    try:
+        return np.asarray(output)
+    except ValueError as error:
+        raise PredictorError(
+            f"the predictor returned something ragged ({error}); expected [episode, step, symbol]"
+        ) from error
+
+
+def describe(predictor: Predictor, tunnel: WindTunnel) -> dict[str, Any]:
+    """Name, kind, fingerprint and training facts of a predictor, as plain data.
+
+    A predictor without a fingerprint of its own is identified by what it says on a fixed set of probe episodes.
+    """
+    fingerprint = getattr(predictor, "fingerprint", None)
+    if fingerprint is None:
+        probe = tunnel.sample(stream_key(0, Purpose.CHECK), _PROBE_EPISODES)
+        said = np.ascontiguousarray(probabilities(predictor, probe, tunnel))
+        fingerprint = hashlib.sha256(said.tobytes()).hexdigest()
+    kind = type(predictor).__name__
+    name = getattr(predictor, "name", None) or getattr(predictor, "__name__", None) or kind
+    return {
+        "name": str(name),
+        "kind": kind,
+        "fingerprint": str(fingerprint),
+        "targets": getattr(predictor, "targets", None),
+        "training": getattr(predictor, "training", None),
+    }
+
+
+def first_bad_row(probs: np.ndarray) -> tuple[str, int, int, str] | None:
+    """(invariant, episode, step, what is wrong) of the first row that is no probability law, or None."""
+    finite = np.isfinite(probs).all(axis=-1)
+    if not finite.all():
+        episode, step = (int(i) for i in np.argwhere(~finite)[0])
+        row = probs[episode, step]
+        return "finite", episode, step, f"it returned {row[~np.isfinite(row)][0]}"
+    lawful = (probs >= 0).all(axis=-1) & (np.abs(probs.sum(axis=-1) - 1) <= NORMALISATION)
+    if not lawful.all():
+        episode, step = (int(i) for i in np.argwhere(~lawful)[0])
+        row = probs[episode, step]
+        wrong = f"it returned {row.min():.6g}" if row.min() < 0 else f"the row sums to {row.sum():.9g}"
+        return "normalised", episode, step, wrong
+    return None

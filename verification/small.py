@@ -1,0 +1,52 @@
+"""Configurations of a tunnel small enough for brute force to referee."""
+
+import itertools
+from collections.abc import Iterator
+
+from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.support import JointSupport
+from ppl_tunnels.tunnel import WindTunnel
+
+# Joint values of the latents; each is run through the program for every step and symbol.
+MOST_HYPOTHESES = 2_000
+_MOST_STEPS = 8
+
+
+def small_configurations(tunnel: WindTunnel) -> tuple[WindTunnel, ...]:
+    """The tunnel itself if it is small, else the configurations it names, else the first one found by shrinking integers.
+
+    Example:
+        >>> import ppl_tunnels
+        >>> [small.configuration["size"] for small in small_configurations(ppl_tunnels.load_tunnel("bijection"))]
+        [3, 4, 3]
+    """
+    if tunnel.small:
+        named = [tunnel.configure(**settings) for settings in tunnel.small]
+        for at in named:
+            if not _is_small(at):
+                raise TunnelError(
+                    f"small={at.configuration} of {tunnel.name!r} is not small: at most {MOST_HYPOTHESES} hypotheses"
+                )
+        return tuple(named)
+    if _is_small(tunnel):
+        return (tunnel,)
+    return tuple(itertools.islice((at for at in _shrunken(tunnel) if _is_small(at)), 1))
+
+
+def _shrunken(tunnel: WindTunnel) -> Iterator[WindTunnel]:
+    integers = {
+        name: value for name, value in tunnel.settings if isinstance(value, int) and not isinstance(value, bool)
+    }
+    for most in (6, 5, 4, 3, 2):
+        yield tunnel.configure(**{name: min(value, most) for name, value in integers.items()})
+
+
+def _is_small(tunnel: WindTunnel) -> bool:
+    try:
+        reading = tunnel.reading
+    except (ValueError, TypeError, IndexError):
+        return False  # shrinking can leave what the program accepts
+    latents = {name: reading.sites[name] for name in reading.named("latent")}
+    if any(site.support is None for site in latents.values()):
+        return False
+    return JointSupport(latents).size <= MOST_HYPOTHESES and 1 <= reading.steps <= _MOST_STEPS
