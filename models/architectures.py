@@ -1,8 +1,9 @@
 """The register of architectures: the one place where another one is added.
 
 An architecture is a frozen configuration whose first fields are `vocabulary`, `positions` and `outputs` (all three come
-from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that keeps it as `.config` and maps tokens
-[episode, position] to logits [episode, position, output], float32, each position seeing only itself and the past.
+from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that keeps it as `.config`. `model(tokens)` maps
+tokens [episode, position] to logits [episode, position, output], float32, each position seeing only itself and the past;
+`model(tokens, at)` gives those at the positions `at` (a NumPy array) alone.
 """
 
 import dataclasses

@@ -38,7 +38,8 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path | None, *, steps: int, show: bool):
-        self._path, self._file = path, None
+        self._path = path
+        self._file: TextIO | None = None
         console = Console(stderr=True)
         columns = (
             TextColumn("{task.description}"),
@@ -53,19 +54,21 @@ class MetricsLog:
     def __enter__(self) -> "MetricsLog":
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO | None = self._path.open("w", encoding="utf-8")
+            self._file = self._path.open("w", encoding="utf-8")
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()
         if self._file is not None:
             self._file.close()
 
     def compiled(self, seconds: float) -> None:
         """Compilation is over; what the bar counts from here on is training."""
-        self._bar.console.quiet = self._bar.disable
-        self._bar.console.print(f"compiled in {seconds:.1f} s")
+        if not self._bar.disable:
+            self._bar.console.print(f"compiled in {seconds:.1f} s")
         self._bar.reset(self._task, description="training")
 
     def write(self, row: TrainingMetrics) -> None:

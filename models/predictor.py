@@ -101,7 +101,7 @@ class ModelPredictor:
 
         @jax.jit
         def log_probs(weights: Any, episodes: "Episodes") -> jax.Array:
-            logits = nnx.merge(graph, weights)(encoding.encode(episodes))[:, encoding.readout]
+            logits = nnx.merge(graph, weights)(encoding.encode(episodes), encoding.readout)
             return jax.nn.log_softmax(logits.astype(jnp.float64), axis=-1)
 
         return functools.partial(log_probs, weights)

@@ -13,6 +13,8 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.support import one_draw
+from ppl_tunnels.program import trace_program
 
 
 @dataclasses.dataclass
@@ -24,12 +26,14 @@ class Inspection:
         order: sample sites in program order, those of a scan in the order of its body.
         scan_of: site name -> which scan of the program it lies in (0, 1, …).
         deterministic: names of deterministic sites.
+        moving: sites whose support holds an abstract number (see `moving_supports`).
     """
 
     trace: dict[str, dict] = dataclasses.field(default_factory=dict)
     order: list[str] = dataclasses.field(default_factory=list)
     scan_of: dict[str, int] = dataclasses.field(default_factory=dict)
     deterministic: set[str] = dataclasses.field(default_factory=set)
+    moving: set[str] = dataclasses.field(default_factory=set)
 
 
 class _Inspector(Messenger):
@@ -109,6 +113,8 @@ class _Inspector(Messenger):
             self.record.scan_of[name] = self.scan
         if name not in self.record.order:
             self.record.order.append(name)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(one_draw(fn).support)):
+            self.record.moving.add(name)
 
 
 def inspect_program(program: Callable[[], Any], key: jax.Array) -> Inspection:
@@ -117,3 +123,19 @@ def inspect_program(program: Callable[[], Any], key: jax.Array) -> Inspection:
     with _Inspector(record):
         record.trace = handlers.trace(handlers.seed(program, key)).get_trace()
     return record
+
+
+def moving_supports(program: Callable[[], Any], key: jax.Array) -> set[str]:
+    """Sites whose support depends on a value drawn elsewhere, such as `Binomial(n, p)` with a sampled n.
+
+    The program is run on abstract values and constants are evaluated (call it under `compile_time`): what is then still
+    abstract depends on a drawn value. A few runs with random draws could agree by chance, and hypotheses would be lost.
+    """
+    record = Inspection()
+
+    def run(key):
+        with _Inspector(record):
+            trace_program(program, {}, key)
+
+    jax.eval_shape(run, key)
+    return record.moving

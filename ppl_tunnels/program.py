@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 
@@ -110,10 +111,10 @@ def trace_program(program: Callable[[], Any], values: Values, key: jax.Array | N
         ) from error
 
 
-def to_layout(value: jax.Array, site: Site) -> jax.Array:
-    """The program's own value -> step axis first."""
+def to_layout(value: Any, site: Site) -> Any:
+    """The program's own value (NumPy or JAX) -> step axis first."""
     if site.step_axis is not None:
-        return jnp.moveaxis(value, site.step_axis, 0)
+        return (np if isinstance(value, np.ndarray) else jnp).moveaxis(value, site.step_axis, 0)
     return value[None] if site.per_step else value
 
 

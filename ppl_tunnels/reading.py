@@ -18,8 +18,8 @@ from ppl_tunnels.inspection import Inspection, inspect_program
 from ppl_tunnels.oracles.support import listed_support, one_draw
 from ppl_tunnels.program import Site, compile_time
 
-# Independent runs whose supports are compared: a support that depends on another site's value has no fixed list.
-_READINGS = 3
+# Independent runs, whose supports are compared: a support that depends on another site's value has no fixed list.
+_READINGS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +60,7 @@ def read_program(
         return _read(program, stream, context, step)
 
 
-def _read(
-    program: Callable[[], Any], stream: tuple[str, ...], context: tuple[str, ...], step: str | None
-) -> Reading:
+def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[str, ...], step: str | None) -> Reading:
     runs = [inspect_program(program, jax.random.key(seed)) for seed in range(_READINGS)]
     first = runs[0]
     if any(run.order != first.order for run in runs):

@@ -18,7 +18,8 @@ import numpy as np
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError, suggest
 from ppl_tunnels.identity import program_fingerprint
-from ppl_tunnels.program import double_precision, require_x64, to_layout, trace_program
+from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.program import compile_time, double_precision, require_x64, to_layout, trace_program
 from ppl_tunnels.reading import Reading, read_program
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class WindTunnel:
 
     @property
     def _identity(self) -> tuple:
-        return self.program, self.name, self.stream, self.predict, self.context, self.step, self.settings
+        roles = self.stream, self.predict, self.context, self.step
+        return self.program, self.name, roles, self.settings, id(self.closed_form)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -101,9 +103,12 @@ class WindTunnel:
         """The program with its configuration bound; takes no argument."""
         return functools.partial(self.program, **self.configuration)
 
-    @functools.cached_property
+    @property
     def reading(self) -> Reading:
         """The program's sites, roles and step axis."""
+        return _read(self)
+
+    def _read(self) -> Reading:
         reading = read_program(self.configured_program, stream=self.stream, context=self.context, step=self.step)
         if self.predict not in reading.sites:
             raise TunnelError(
@@ -151,14 +156,17 @@ class WindTunnel:
             Episodes with context, stream and latents.
         """
         require_x64(f"{self.name}.sample", key)
-        with double_precision():
-            if isinstance(key, jax.core.Tracer):
+        if isinstance(key, jax.core.Tracer):
+            with double_precision():
                 return self._draw(key, n)
-            return self._jitted_draw(key, n)
+        # Always in the same mode, so that the compiled sampler is found again.
+        with compile_time():
+            return _sampler(self)(key, n)
 
-    @functools.cached_property
-    def _jitted_draw(self) -> Callable[[jax.Array, int], Episodes]:
-        return jax.jit(self._draw, static_argnums=1)
+    @property
+    def probe(self) -> Episodes:
+        """The same `PROBE_EPISODES` episodes every time, as NumPy arrays: what checks look at before anything else."""
+        return _probe(self)
 
     def _draw(self, key: jax.Array, n: int) -> Episodes:
         sites = self.reading.sites
@@ -192,13 +200,7 @@ class WindTunnel:
 
     def oracle(self) -> "Oracle":
         """The exact oracle, derived from the program (see `ppl_tunnels.oracles.derive`)."""
-        return self._oracle
-
-    @functools.cached_property
-    def _oracle(self) -> "Oracle":
-        from ppl_tunnels.oracles.derive import derive
-
-        return derive(self)
+        return _derived(self)
 
     def encoding(self, start: bool | None = None) -> "TokenEncoding":
         """How neural models read the episodes (see `ppl_tunnels.encoding`).
@@ -309,6 +311,36 @@ def wind_tunnel(
         )
 
     return declare
+
+
+# Checks that draw this many share one compilation of the sampler.
+PROBE_EPISODES = 64
+
+# Equal tunnels (the same program, roles and configuration) share what is expensive: `configure` makes new objects freely.
+
+
+@functools.lru_cache(maxsize=256)
+def _read(tunnel: WindTunnel) -> Reading:
+    return tunnel._read()
+
+
+@functools.lru_cache(maxsize=256)
+def _sampler(tunnel: WindTunnel) -> Callable[[jax.Array, int], Episodes]:
+    return jax.jit(tunnel._draw, static_argnums=1)
+
+
+@functools.lru_cache(maxsize=256)
+def _probe(tunnel: WindTunnel) -> Episodes:
+    with compile_time():
+        key = stream_key(0, Purpose.CHECK)
+    return tunnel.sample(key, PROBE_EPISODES).to_numpy()
+
+
+@functools.lru_cache(maxsize=256)
+def _derived(tunnel: WindTunnel) -> "Oracle":
+    from ppl_tunnels.oracles.derive import derive
+
+    return derive(tunnel)
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -5,11 +5,13 @@ returns an `Invariant`, and call it in `check_invariants`.
 """
 
 import dataclasses
+import warnings
 
 import jax
 import numpy as np
 
 from ppl_tunnels.episodes import Episodes
+from ppl_tunnels.errors import ImpossibleEvidenceWarning
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.finite_laws import NORMALISATION
 from ppl_tunnels.verification.predictors import Predictor, first_bad_row, probabilities
@@ -100,7 +102,10 @@ def check_causal(predictor: Predictor, tunnel: WindTunnel, episodes: Episodes, o
     base = probabilities(predictor, episodes, tunnel)
     worst, where = 0.0, None
     for cut in np.unique(np.linspace(0, steps - 1, min(steps, _MOST_CUTS)).astype(int)):
-        twin = probabilities(predictor, spliced(tunnel, episodes, other, int(cut)), tunnel)
+        with warnings.catch_warnings():
+            # What follows the cut may be impossible under the program; nothing is looked at there.
+            warnings.simplefilter("ignore", ImpossibleEvidenceWarning)
+            twin = probabilities(predictor, spliced(tunnel, episodes, other, int(cut)), tunnel)
         moved = np.abs(twin - base)[:, : cut + 1]
         moved = np.where(np.isnan(moved), np.inf, moved)
         if moved.max() > worst:

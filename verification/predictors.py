@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 
 from ppl_tunnels.episodes import Episodes
-from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.finite_laws import NORMALISATION
 
 Predictor = Callable[[Episodes], Any]
-
-# Episodes whose predictions identify a predictor that carries no fingerprint of its own.
-_PROBE_EPISODES = 64
 
 
 class PredictorError(ValueError):
@@ -100,8 +96,7 @@ def describe(predictor: Predictor, tunnel: WindTunnel) -> dict[str, Any]:
     """
     fingerprint = getattr(predictor, "fingerprint", None)
     if fingerprint is None:
-        probe = tunnel.sample(stream_key(0, Purpose.CHECK), _PROBE_EPISODES)
-        said = np.ascontiguousarray(probabilities(predictor, probe, tunnel))
+        said = np.ascontiguousarray(probabilities(predictor, tunnel.probe, tunnel))
         fingerprint = hashlib.sha256(said.tobytes()).hexdigest()
     kind = type(predictor).__name__
     name = getattr(predictor, "name", None) or getattr(predictor, "__name__", None) or kind

@@ -2,65 +2,68 @@
 
 The law of anything at step t may depend on stream values of earlier steps only, and static latents and the context on none.
 A scan guarantees it by construction; within a plate nothing does (`values[::-1]` is an ordinary array operation). The stream
-is replaced from step c on by another draw's, for several c, and the laws before c must not move: each is evaluated at four
+is replaced from step c on by another draw's, for several c, and the laws before c must not move: each is evaluated at several
 values, so that a dependence cannot hide behind one coincidence.
 """
 
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.program import compile_time, from_layout, laws_given, log_probs_given, site_log_prob
 
 if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
 
-# Cuts at which the future is replaced (all of them in short programs), and draws of each.
+# Cuts at which the future is replaced (all of them in short programs).
 _MOST_CUTS = 24
+# Draws that are compared with one another.
 _DRAWS = 4
 
 
+def _draws(tunnel: "WindTunnel") -> dict[str, np.ndarray]:
+    few = tunnel.probe[:_DRAWS]
+    return {**few.context, **few.latent, **few.stream}
+
+
 def check_program_runs_forward(tunnel: "WindTunnel") -> None:
-    """Raise unless earlier laws ignore later stream values.
+    """Raise unless earlier laws ignore later stream values, and every law is one.
 
     Raises:
-        TunnelError: names the site, and the step whose law moved.
+        TunnelError: names the site, and the step whose law moved or is undefined.
     """
     reading = tunnel.reading
-    sites, steps = reading.sites, reading.steps
-    draws = tunnel.sample(stream_key(0, Purpose.CHECK), 2 * _DRAWS)
-    values = {**draws.context, **draws.latent, **draws.stream}
-    streams = reading.named("stream")
+    sites, steps, draws = reading.sites, reading.steps, _draws(tunnel)
     cuts = np.unique(np.linspace(0, steps - 1, min(steps, _MOST_CUTS)).astype(int)) if steps else np.zeros(0, int)
 
-    def log_probs(own, other, alternatives, cut):
-        """Every site's log-probabilities at the alternative values, given own values before the cut and other ones after."""
-        given = dict(own)
-        for name in streams:
-            before = (jnp.arange(steps) < cut).reshape(-1, *[1] * (own[name].ndim - 1))
-            given[name] = jnp.where(before, own[name], other[name])
+    def log_probs(given):
+        """Every site's log-probabilities, given these values, of every draw's own value: `[draw, (step)]`."""
         laws = laws_given(tunnel.configured_program, sites, given)
+        at = {
+            name: jax.vmap(
+                lambda value, name=name, site=site: site_log_prob(laws[name], from_layout(value, site), site)
+            )
+            for name, site in sites.items()
+        }
+        return {name: at[name](draws[name]) for name in sites}
 
-        def at(alternative):
-            return {
-                name: site_log_prob(laws[name], from_layout(alternative[name], site), site)
-                for name, site in sites.items()
-            }
-
-        return jax.vmap(at)(alternatives)
-
-    own = {name: value[:_DRAWS] for name, value in values.items()}
-    other = {name: value[_DRAWS:] for name, value in values.items()}
-    over_cuts = jax.vmap(log_probs, in_axes=(None, None, None, 0))
-    over_draws = jax.jit(jax.vmap(over_cuts, in_axes=(0, 0, None, None)))
     # A cut after the last step replaces nothing: the reference. Axes: [draw, cut, alternative, (step)].
-    results = jax.tree.map(np.asarray, over_draws(own, other, own, np.append(cuts, steps)))
+    given = {name: np.repeat(values[:, None], len(cuts) + 1, axis=1) for name, values in draws.items()}
+    after = np.arange(steps) >= np.append(cuts, steps)[:, None]
+    for name in reading.named("stream"):
+        others = np.roll(given[name], 1, axis=0)
+        given[name] = np.where(after.reshape(*after.shape, *[1] * (others.ndim - 3)), others, given[name])
+    results = jax.tree.map(np.asarray, jax.jit(jax.vmap(jax.vmap(log_probs)))(given))
     for name, site in sites.items():
         reference, moved = results[name][:, -1:], results[name][:, :-1]
+        if np.isnan(reference).any():
+            step = f" at step {np.argwhere(np.isnan(reference))[0, -1]}" if site.per_step else ""
+            raise TunnelError(
+                f"the law of site {name!r} is undefined{step} (its log-probability is NaN): a parameter is out of range, such as a "
+                "probability below 0 or above 1"
+            )
         with np.errstate(invalid="ignore"):  # -inf minus -inf, which the equality covers
             changed = ~((moved == reference) | (np.abs(moved - reference) <= 1e-9 * (1 + np.abs(reference))))
         if not site.per_step:
@@ -91,15 +94,13 @@ def feeds_back(tunnel: "WindTunnel") -> bool:
     sites, steps = reading.sites, reading.steps
     if steps < 2:
         return False
-    draws = tunnel.sample(stream_key(1, Purpose.CHECK), 2 * _DRAWS).to_numpy()
-    values = {**draws.context, **draws.latent, **draws.stream}
-    own = {name: value[:_DRAWS] for name, value in values.items()}
-    changed = dict(own)
+    draws = _draws(tunnel)
+    changed = dict(draws)
+    last = np.arange(steps) == steps - 1
     for name in reading.named("stream"):
-        other = values[name][_DRAWS:]
-        last = (np.arange(steps) == steps - 1).reshape(-1, *[1] * (other.ndim - 2))
-        changed[name] = np.where(last, own[name], other)
+        own, other = draws[name], np.roll(draws[name], 1, axis=0)
+        changed[name] = np.where(last.reshape(-1, *[1] * (own.ndim - 2)), own, other)
     with compile_time():
         log_probs = jax.jit(jax.vmap(lambda given: log_probs_given(tunnel.configured_program, sites, given)))
-        before, after = log_probs(own), log_probs(changed)
+        before, after = log_probs(draws), log_probs(changed)
     return any(bool((before[name][:, -1] != after[name][:, -1]).any()) for name, site in sites.items() if site.per_step)

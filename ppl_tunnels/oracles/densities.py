@@ -32,9 +32,21 @@ def exact_log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     return log_prob
 
 
+# Rounding can leave a probability this far outside [0, 1]: XLA turns i / 100 into i * .01, and 1 - 100 * .01 is -2e-16.
+_ROUNDING = 1e-12
+
+
+def _in_unit_interval(probs: jax.Array) -> jax.Array:
+    """Probabilities that left [0, 1] by rounding are brought back; any other is no probability and becomes NaN."""
+    probs = jnp.asarray(probs)
+    lawful = (probs >= -_ROUNDING) & (probs <= 1 + _ROUNDING)
+    return jnp.where(lawful, jnp.clip(probs, 0.0, 1.0), jnp.nan)
+
+
 def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     if isinstance(fn, dist.BernoulliProbs):
-        return jnp.where(value == 1, jnp.log(fn.probs), jnp.log1p(-jnp.asarray(fn.probs)))
+        probs = _in_unit_interval(fn.probs)
+        return jnp.where(value == 1, jnp.log(probs), jnp.log1p(-probs))
     if isinstance(fn, dist.BernoulliLogits):
         return jax.nn.log_sigmoid(jnp.where(value == 1, fn.logits, -jnp.asarray(fn.logits)))
     if isinstance(fn, dist.CategoricalProbs):
@@ -42,11 +54,13 @@ def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
         batch = jnp.broadcast_shapes(value.shape, probs.shape[:-1])
         index = jnp.clip(jnp.broadcast_to(value, batch), 0, probs.shape[-1] - 1)[..., None]
         chosen = jnp.take_along_axis(jnp.broadcast_to(probs, (*batch, probs.shape[-1])), index, axis=-1)[..., 0]
-        return jnp.log(chosen / jnp.sum(probs, axis=-1))
+        return jnp.log(_in_unit_interval(chosen / jnp.sum(probs, axis=-1)))
     if isinstance(fn, dist.BinomialProbs):
         n = jnp.asarray(fn.total_count)
         choices = gammaln(n + 1.0) - gammaln(value + 1.0) - gammaln(n - value + 1.0)
-        return choices + xlogy(value, fn.probs) + xlog1py(n - value, -jnp.asarray(fn.probs))
+        probs = _in_unit_interval(fn.probs)
+        return choices + xlogy(value, probs) + xlog1py(n - value, -probs)
     if isinstance(fn, dist.GeometricProbs):
-        return xlog1py(value, -jnp.asarray(fn.probs)) + jnp.log(fn.probs)
+        probs = _in_unit_interval(fn.probs)
+        return xlog1py(value, -probs) + jnp.log(probs)
     return fn.log_prob(value)

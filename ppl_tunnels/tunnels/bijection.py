@@ -72,7 +72,7 @@ class _Evidence:
     stream=("key", "value"),
     primitives={"accumulation"},
     closed_form={"key": unused_keys, "value": elimination},
-    small=({"size": 3, "length": 3}, {"size": 4, "length": 3}, {"size": 3, "length": 4, "distinct": False}),
+    small=({"size": 4, "length": 3}, {"size": 3, "length": 4, "distinct": False}),
 )
 def bijection(size=20, length=19, distinct=True):
     """`size` symbols, `length` pairs, keys distinct or not; predicts the value."""

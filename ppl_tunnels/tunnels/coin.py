@@ -20,6 +20,6 @@ from ppl_tunnels.tunnel import wind_tunnel
 def coin(length=20, points=101):
     """`points` equally likely biases from 0 to 1; `length` flips; predicts the next flip."""
     index = numpyro.sample("bias", dist.Categorical(jnp.ones(points) / points))
-    heads = index / (points - 1)
+    heads = jnp.linspace(0.0, 1.0, points)[index]
     with numpyro.plate("flips", length):
         numpyro.sample("flip", dist.Categorical(jnp.stack([1 - heads, heads])))
