@@ -233,7 +233,7 @@ def _certify(
     predictor, tunnel, folder: Path | None, tolerance, confidence, episodes, key, findings, as_json: bool
 ) -> "Certificate":
     from ppl_tunnels.progress import CertificationProgress
-    from ppl_tunnels.verification.certify import certify, default_episodes
+    from ppl_tunnels.verification.certification import certify, default_episodes
     from ppl_tunnels.verification.evaluation import rounded_up
     from ppl_tunnels.verification.report import write_html
 

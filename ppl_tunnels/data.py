@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import constraints
 
 from ppl_tunnels.errors import TunnelError, suggest
 
@@ -34,7 +35,12 @@ def checked_values(tunnel: "WindTunnel", role: str, given: Mapping[str, Any]) ->
 
 
 def _fitting(site: "Site", given: Any) -> np.ndarray:
-    values = np.asarray(given)
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        raise TunnelError(
+            f"site {site.name!r} was given lists of unequal lengths; expected an array ({error})"
+        ) from error
     axes = ("episode", "step") if site.per_step else ("episode",)
     if values.ndim < 1 or values.shape[1:] != site.layout:
         expected = ("n", *map(str, site.layout))
@@ -64,6 +70,8 @@ def _fitting(site: "Site", given: Any) -> np.ndarray:
         expected = f"one of the {len(known)} values of its support"
         if site.event_dim == 0:
             expected += f", {site.support.min()} to {site.support.max()}"
+    elif constraints.is_dependent(site.constraint):  # whether the value is possible is for the oracle to say
+        return values
     else:
         lead = values.shape[: values.ndim - site.event_dim]
         inside = np.broadcast_to(np.asarray(site.constraint(jnp.asarray(values))), lead).ravel()

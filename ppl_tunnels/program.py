@@ -38,7 +38,7 @@ class Site:
         support: all the values one draw can take, `[symbol, *event]`, or None if they are not finitely many (or too many
             to list: then `support_size` says how many).
         support_size: how many values one draw can take, or None if infinitely many.
-        constraint: NumPyro's description of the support.
+        constraint: NumPyro's description of the support; `constraints.dependent` where other values decide it.
     """
 
     name: str
@@ -88,8 +88,10 @@ def compile_time() -> Iterator[None]:
 
 def require_x64(what: str, *arrays: Any) -> None:
     """Refuse to be traced inside somebody else's single-precision jit: modes cannot be mixed within one trace."""
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))
-    if traced and not jax.config.jax_enable_x64:
+    if jax.config.jax_enable_x64:
+        return
+    # Concrete arguments do not help: inside a jit, whatever is computed from them becomes part of its trace.
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*jax.tree.leaves(arrays), jnp.zeros(()))):
         raise TunnelError(
             f"{what} was called inside a jit that runs in single precision; oracles are exact in double precision only. "
             "Call your jitted function inside 'with jax.enable_x64(True):' (model parameters may stay float32)."

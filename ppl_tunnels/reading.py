@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.distributions import constraints
 
 from ppl_tunnels.errors import TunnelError, suggest
-from ppl_tunnels.inspection import Inspection, inspect_program
+from ppl_tunnels.inspection import Inspection, inspect_program, moving_supports
 from ppl_tunnels.oracles.support import listed_support, one_draw
 from ppl_tunnels.program import Site, compile_time
 
-# Independent runs, whose supports are compared: a support that depends on another site's value has no fixed list.
+# Independent runs, whose sites and supports are compared, for what an abstract run cannot see (Python's own randomness).
 _READINGS = 2
 
 
@@ -67,6 +68,7 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
         raise TunnelError(
             "the program's sample sites differ from run to run; use the same sites always and choose their laws with jnp.where"
         )
+    moving = moving_supports(program, jax.random.key(0))
     roles = _roles(first, stream, context)
     axis, step_frame, scan, steps = _step_axis(first, stream, step)
     sites = {}
@@ -81,7 +83,7 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
             per_step, step_axis = True, len(shape) - event_dim + frame.dim
         else:
             per_step, step_axis = axis == "none" and roles[name] == "stream", None
-        support, size = _fixed_support(name, runs)
+        support, size = (None, None) if name in moving else _fixed_support(name, runs)
         sites[name] = Site(
             name=name,
             role=roles[name],
@@ -92,7 +94,7 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
             dtype=np.asarray(trace["value"]).dtype,
             support=support,
             support_size=size,
-            constraint=one_draw(fn).support,
+            constraint=constraints.dependent if name in moving else one_draw(fn).support,
         )
         if isinstance(one_draw(fn), dist.Delta):
             raise TunnelError(

@@ -194,9 +194,15 @@ class WindTunnel:
         from ppl_tunnels.data import checked_values
 
         with double_precision():
-            return Episodes(
-                stream=checked_values(self, "stream", stream), context=checked_values(self, "context", context or {})
+            streams = checked_values(self, "stream", stream)
+            contexts = checked_values(self, "context", context or {})
+        counts = {name: len(value) for name, value in {**contexts, **streams}.items()}
+        if len(set(counts.values())) > 1:
+            raise TunnelError(
+                f"the sites were given different numbers of episodes ({', '.join(f'{name!r} {n}' for name, n in counts.items())}); "
+                "give every site the same episodes"
             )
+        return Episodes(stream=streams, context=contexts)
 
     def oracle(self) -> "Oracle":
         """The exact oracle, derived from the program (see `ppl_tunnels.oracles.derive`)."""

@@ -92,8 +92,8 @@ def load_certificate(path: str | os.PathLike) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"there is no file {str(path)!r}; give the path of a certificate (JSON)")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except ValueError as error:
         raise ValueError(
             f"{path} is not a JSON file, or is truncated ({error}); a certificate is written by certify"
         ) from error
@@ -108,6 +108,10 @@ def load_certificate(path: str | os.PathLike) -> dict[str, Any]:
             f"{path} does not match its content_hash: a field was changed after it was written; certify again"
         )
     return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it holds {name}, which no certificate does")
 
 
 def write_text(path: Path, text: str) -> None:

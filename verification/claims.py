@@ -28,14 +28,14 @@ class Claim:
         statement: the population statement in full.
         estimate: the sample mean.
         lower, upper: one-sided bounds, each at the certificate's confidence by itself.
-        tolerance: what is to be certified, None where nothing is claimed.
+        tolerance: what is to be certified.
         unit: "bits" or "" (a probability).
         range: the largest possible value, known in advance; `range_reason` says why.
         chernoff_upper: the Chernoff-KL bound, which can be recomputed by hand (valid at a fixed number of episodes).
         n: sequences.
         p_refute: evidence against the claim, a p-value.
         votes: whether the verdict depends on it.
-        verdict: "passed", "failed" (under Holm), "undecided", or "reported" where nothing is claimed.
+        verdict: "passed", "failed" (under Holm; a claim that does not vote: by its own bound) or "undecided".
     """
 
     name: str
@@ -44,7 +44,7 @@ class Claim:
     estimate: float
     lower: float
     upper: float
-    tolerance: float | None
+    tolerance: float
     unit: str
     range: float
     range_reason: str
@@ -122,10 +122,11 @@ def make_claims(
             "Jensen–Shannon",
             "the mean over predicted steps of the Jensen–Shannon divergence between oracle and predictor",
             result.jensen_shannon,
-            None,
+            tolerance_bits,
             "bits",
             1.0,
             "it is at most 1 bit",
+            votes=False,
         ),
     ]
     if symbols > 1:  # over one symbol every entropy is 0
@@ -153,15 +154,16 @@ class _Measure(NamedTuple):
     title: str
     statement: str
     values: np.ndarray
-    tolerance: float | None
+    tolerance: float
     unit: str
     range: float
     range_reason: str
+    votes: bool = True
 
 
 def _claim(measure: _Measure, *, confidence: float) -> Claim:
     values, range_, tolerance = measure.values, measure.range, measure.tolerance
-    evidence = 0.0 if tolerance is None else log_evalue_mean_at_most(values, min(tolerance, range_), range_=range_)
+    evidence = log_evalue_mean_at_most(values, min(tolerance, range_), range_=range_)
     return Claim(
         **{name: value for name, value in measure._asdict().items() if name != "values"},
         estimate=float(np.mean(values)),
@@ -170,8 +172,6 @@ def _claim(measure: _Measure, *, confidence: float) -> Claim:
         chernoff_upper=float(chernoff_upper_bound(values, range_=range_, confidence=confidence)),
         n=len(values),
         p_refute=float(p_value(evidence)),
-        votes=tolerance is not None,
-        verdict="reported" if tolerance is None else "undecided",
     )
 
 
@@ -203,9 +203,12 @@ def _judged(
     refuted = family.rejected.tolist()
     claim_refuted = dict(zip((claim.name for claim in voting), refuted[: len(voting)], strict=True))
     judged = [
-        dataclasses.replace(claim, verdict=_verdict(claim.upper, claim.tolerance, claim_refuted[claim.name]))
-        if claim.votes
-        else claim
+        dataclasses.replace(
+            claim,
+            verdict=_verdict(
+                claim.upper, claim.tolerance, claim_refuted.get(claim.name, claim.lower > claim.tolerance)
+            ),
+        )
         for claim in claims
     ]
     positions = [

@@ -73,6 +73,11 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
                     "about it; draw it before the stream"
                 )
             continue
+        if site.role == "context" and changed.any():
+            raise TunnelError(
+                f"context site {name!r} is revealed up front, but its law depends on the stream, which it would give away; make it "
+                "a stream site"
+            )
         if name == tunnel.predict and site.role == "latent" and changed.any():
             raise TunnelError(
                 f"predicted latent {name!r} is downstream of the stream: its law depends on stream values, so the stream "

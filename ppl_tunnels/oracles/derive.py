@@ -39,9 +39,8 @@ def derive(tunnel: "WindTunnel", engine: str | None = None) -> Oracle:
     """
     if engine is not None and engine not in ENGINES:
         raise NoEngineError(f"engine={engine!r} is not an engine; choose one of {', '.join(ENGINES)}")
+    check_double_precision(tunnel)
     with compile_time():
-        _ = tunnel.reading
-        check_double_precision(tunnel)
         check_program_runs_forward(tunnel)
         refusals = []
         for name in ENGINES if engine is None else (engine,):

@@ -7,9 +7,14 @@ With hypothesis h ranging over the joint support, prior p(h) and stream x,
 Any program will do, autoregressive ones and latents drawn at every step included, as long as the joint support is small
 enough. The program is traced once, vmapped over hypotheses in chunks and over episodes; sums are in log space, so that a
 symbol possible only under a hypothesis of weight e^-800 is still possible.
+
+The factors of latents that a scan draws after the step in question sum to one; they are left out, so that later data cannot
+touch an earlier row even in its last bit. Once a factor is zero the program need not state any law (an urn with minus one
+black balls): where it is NaN from there on, evidence counts as impossible and a latent as uniform.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -109,15 +114,18 @@ class EnumerationEngine:
             support = jnp.asarray(target.support)
 
             def terms(hypothesis, observed):
-                laws, prior, likelihoods = self._weigh(hypothesis, observed)
-                evidence = prior + evidence_before(sum(likelihoods.values()), visible)
-                evidence += sum(likelihoods[name] for name in names[: names.index(site)])
+                laws, log_probs = self._weigh(hypothesis, observed)
+                evidence = self._prior(log_probs, until=site)
+                evidence += evidence_before(sum(log_probs[name] for name in names), visible)
+                evidence += sum(log_probs[name] for name in names[: names.index(site)])
 
                 def at(value):
                     everywhere = jnp.broadcast_to(value, target.layout)
                     return site_log_prob(laws[site], from_layout(everywhere, target), target)
 
-                return evidence[:, None] + jax.vmap(at, out_axes=1)(support)
+                # A hypothesis already ruled out may state no law (NaN).
+                ruled_out = jnp.isneginf(evidence)[:, None]
+                return jnp.where(ruled_out, -jnp.inf, evidence[:, None] + jax.vmap(at, out_axes=1)(support))
 
             joint = self._sum(
                 terms, lambda t: logsumexp(t, axis=0), episodes, numbers=self.tunnel.length * len(support)
@@ -128,19 +136,22 @@ class EnumerationEngine:
 
     @functools.cached_property
     def _posterior(self) -> Callable[..., jax.Array]:
+        names = self.tunnel.reading.named("stream")
+
         def log_probs(episodes, visible, *, site):
             target = self.sites[site]
             count = self.support.radix[site] ** self._draws_at_once(target)
 
             def terms(hypothesis, observed):
-                _, prior, likelihoods = self._weigh(hypothesis, observed)
-                likelihood = sum(likelihoods.values())
-                through = evidence_before(likelihood, visible) + likelihood
+                _, log_probs = self._weigh(hypothesis, observed)
+                likelihood = sum(log_probs[name] for name in names)
+                weights = self._prior(log_probs) + evidence_before(likelihood, visible) + likelihood
                 digits = self.support.digits(hypothesis)[site]
                 if target.per_step:
-                    return prior + through, self._joint_digit(digits.reshape(digits.shape[0], -1), site)
+                    return weights, self._joint_digit(digits.reshape(digits.shape[0], -1), site)
                 index = self._joint_digit(digits.reshape(1, -1), site)
-                return prior + jnp.concatenate([jnp.zeros(1), through]), jnp.broadcast_to(index, (len(through) + 1,))
+                weights = jnp.concatenate([self._always(log_probs)[None], weights])
+                return weights, jnp.broadcast_to(index, weights.shape)
 
             def grouped(weights_and_index):
                 return jax.vmap(functools.partial(_grouped_logsumexp, groups=count), in_axes=1)(*weights_and_index)
@@ -154,24 +165,53 @@ class EnumerationEngine:
     def _log_evidence(self) -> Callable[[Episodes], jax.Array]:
         def log_evidence(episodes):
             def terms(hypothesis, observed):
-                _, prior, likelihoods = self._weigh(hypothesis, observed)
-                return jnp.stack([prior + sum(jnp.sum(term) for term in likelihoods.values()), prior])
+                _, log_probs = self._weigh(hypothesis, observed)
+                latent = sum(jnp.sum(log_probs[name]) for name in self.sites if self.sites[name].role != "stream")
+                return jnp.stack([sum(map(jnp.sum, log_probs.values())), latent + jnp.zeros(())])
 
             joint = self._sum(terms, lambda t: logsumexp(t, axis=0), episodes, numbers=self.tunnel.length)
-            return joint[:, 0] - joint[:, 1]
+            impossible_context = jnp.isneginf(joint[:, 1])
+            return jnp.where(
+                impossible_context, -jnp.inf, joint[:, 0] - jnp.where(impossible_context, 0.0, joint[:, 1])
+            )
 
         return jax.jit(log_evidence)
 
     def _weigh(self, hypothesis: jax.Array, observed: dict[str, jax.Array]):
-        """(laws of all sites, log prior of the hypothesis and context, stream log-likelihoods `[step]` by site)."""
+        """(laws of all sites, log-probabilities by site: `[step]`, or a scalar for a site drawn once)."""
         values = {**observed, **self.support.values(self.support.digits(hypothesis))}
         laws = laws_given(self.program, self.sites, values)
         log_probs = {
             name: site_log_prob(laws[name], from_layout(values[name], site), site) for name, site in self.sites.items()
         }
-        streams = self.tunnel.reading.named("stream")
-        prior = sum((jnp.sum(log_probs[name]) for name in self.sites if name not in streams), start=jnp.zeros(()))
-        return laws, prior, {name: log_probs[name] for name in streams}
+        zero = {name: jnp.isneginf(log_prob) for name, log_prob in log_probs.items()}
+        once = sum((zero[name] for name, site in self.sites.items() if not site.per_step), start=jnp.zeros((), bool))
+        so_far = jnp.cumsum(sum(zero[name] for name, site in self.sites.items() if site.per_step)) > 0
+        for name, site in self.sites.items():
+            lawless = jnp.isnan(log_probs[name]) & ((once | so_far) if site.per_step else once)
+            uniform = -self._draws_at_once(site) * math.log(site.support_size) if site.role == "latent" else -jnp.inf
+            log_probs[name] = jnp.where(lawless, uniform, log_probs[name])
+        return laws, log_probs
+
+    def _always(self, log_probs: dict[str, jax.Array]) -> jax.Array:
+        """Log-probability of context and latents that counts at every step, a scalar."""
+        counted = [name for name in self.sites if self.sites[name].role == "context" or name in self._latents_at_once]
+        return sum((jnp.sum(log_probs[name]) for name in counted), start=jnp.zeros(()))
+
+    def _prior(self, log_probs: dict[str, jax.Array], until: str | None = None) -> jax.Array:
+        """Log-probability of context and latents drawn so far, `[step]`: in a step's own program order up to a site."""
+        order = list(self.sites)
+        step_by_step = [name for name in self.support.sites if name not in self._latents_at_once]
+        drawn = [name for name in step_by_step if until is None or order.index(name) < order.index(until)]
+        nothing = jnp.zeros(self.tunnel.length)
+        before = evidence_before(sum((log_probs[name] for name in step_by_step), start=nothing), None)
+        return self._always(log_probs) + before + sum((log_probs[name] for name in drawn), start=nothing)
+
+    @functools.cached_property
+    def _latents_at_once(self) -> frozenset[str]:
+        """Latents whose factors cannot be taken step by step: those drawn once, and those of a plate, which has no order."""
+        in_scan = self.tunnel.reading.axis == "the scan"
+        return frozenset(name for name in self.support.sites if not (in_scan and self.sites[name].per_step))
 
     def _sum(self, terms, reduce, episodes: Episodes, *, numbers: int) -> jax.Array:
         """Reduce `terms(hypothesis, observed)` over all hypotheses, chunk by chunk, for every episode."""

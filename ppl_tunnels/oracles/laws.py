@@ -31,6 +31,33 @@ def _in_own_precision(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+class OneOf(constraints.Constraint):
+    """The listed values, `[symbol, *event]`, and no others."""
+
+    is_discrete = True
+
+    def __init__(self, values):
+        self.values = values
+        self.event_dim = values.ndim - 1
+
+    def __call__(self, value):
+        return _place(value, self.values)[1]
+
+    def __repr__(self) -> str:
+        return f"OneOf({len(self.values)} values)"
+
+    def tree_flatten(self):
+        return (self.values,), (("values",), {"event_dim": self.event_dim})
+
+
+def _place(value, values) -> tuple[jax.Array, jax.Array]:
+    value = jnp.asarray(value)
+    lead = value.ndim - (values.ndim - 1)
+    matches = value.reshape(*value.shape[:lead], 1, *value.shape[lead:]) == values
+    matches = matches.reshape(*value.shape[:lead], values.shape[0], -1).all(axis=-1)
+    return jnp.argmax(matches, axis=-1), matches.any(axis=-1)
+
+
 class Finite(dist.Distribution):
     """A law over the listed values of one site.
 
@@ -64,7 +91,7 @@ class Finite(dist.Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        return constraints.integer if jnp.issubdtype(self.values.dtype, jnp.integer) else constraints.real
+        return OneOf(self.values)
 
     @property
     @_in_own_precision
@@ -81,11 +108,7 @@ class Finite(dist.Distribution):
     @_in_own_precision
     def index_of(self, value) -> tuple[jax.Array, jax.Array]:
         """The symbol of each value and whether it has one, `[*shape]` each."""
-        value = jnp.asarray(value)
-        lead = value.ndim - len(self.event_shape)
-        matches = value.reshape(*value.shape[:lead], 1, *value.shape[lead:]) == self.values
-        matches = matches.reshape(*value.shape[:lead], self.values.shape[0], -1).all(axis=-1)
-        return jnp.argmax(matches, axis=-1), matches.any(axis=-1)
+        return _place(value, self.values)
 
     @_in_own_precision
     def log_prob(self, value) -> jax.Array:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.program import log_probs_given
+from ppl_tunnels.program import double_precision, log_probs_given
 
 if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
@@ -21,6 +21,8 @@ _NARROW = (jnp.float32, jnp.bfloat16, jnp.float16, jnp.complex64)
 def check_double_precision(tunnel: "WindTunnel") -> None:
     """Raise if the program's densities, traced in double precision, use anything narrower.
 
+    Not to be called under `compile_time`, which folds a captured constant into a wide one before it can be seen.
+
     Raises:
         TunnelError: shows the narrow array's type and what to do.
     """
@@ -29,7 +31,8 @@ def check_double_precision(tunnel: "WindTunnel") -> None:
     for name, site in sites.items():
         if site.dtype in _NARROW:
             raise _refusal(tunnel, f"site {name!r} has type {site.dtype}")
-    traced = jax.make_jaxpr(lambda given: log_probs_given(tunnel.configured_program, sites, given))(values)
+    with double_precision():
+        traced = jax.make_jaxpr(lambda given: log_probs_given(tunnel.configured_program, sites, given))(values)
     for aval in _avals(traced.jaxpr):
         if getattr(aval, "dtype", None) in _NARROW:
             raise _refusal(tunnel, f"it uses an array of type {aval.dtype} and shape {aval.shape}")

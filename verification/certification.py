@@ -25,7 +25,7 @@ from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.certificate import Certificate
 from ppl_tunnels.verification.claims import Claim, Position, make_claims
-from ppl_tunnels.verification.divergences import kl_range_bits
+from ppl_tunnels.verification.divergences import FLOOR_SHARE, kl_range_bits
 from ppl_tunnels.verification.evaluation import Evaluation, evaluate, rounded_up
 from ppl_tunnels.verification.invariants import Invariant, check_invariants
 from ppl_tunnels.verification.ladder import Rung, ladder, vacuous
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def default_episodes(tunnel: WindTunnel, *, tolerance_bits: float, confidence: float) -> int:
-    """How many episodes `certify` draws: enough to certify a model that uses a fifth of the tolerance.
+    """How many episodes `certify` draws: enough to certify a model that uses a fifth of the tolerance (and flooring a tenth).
 
     Example:
         >>> import ppl_tunnels
@@ -52,7 +52,7 @@ def default_episodes(tunnel: WindTunnel, *, tolerance_bits: float, confidence: f
         12288
     """
     range_ = kl_range_bits(len(finite_support(tunnel)), tolerance_bits)
-    mean = EXPECTED_SHARE * tolerance_bits
+    mean = (EXPECTED_SHARE + FLOOR_SHARE) * tolerance_bits
     return rounded_up(episodes_needed(tolerance=tolerance_bits, range_=range_, confidence=confidence, mean=mean))
 
 
@@ -76,7 +76,7 @@ def certify(
         tolerance_bits: of the floored KL and of the entropy error.
         confidence: of each one-sided bound.
         episodes: how many to draw; by default what `default_episodes` says. Rounded up to whole batches.
-        oracle_findings: what `check_oracle(tunnel)` found, if it was just run.
+        oracle_findings: what `check_oracle(tunnel)` found, if it was just run; it is run if there are none.
         on_progress: called with (stage, done, total).
 
     Returns:
@@ -94,7 +94,7 @@ def certify(
         'certified'
     """
     started = time.monotonic()
-    _check_arguments(tolerance_bits, confidence, episodes)
+    _check_arguments(tunnel, tolerance_bits, confidence, episodes)
     tell = on_progress or (lambda stage, done, total: None)
     if episodes is None:
         episodes = default_episodes(tunnel, tolerance_bits=tolerance_bits, confidence=confidence)
@@ -105,7 +105,7 @@ def certify(
     )
     root = stream_key(seed, Purpose.CERTIFICATION)
 
-    findings = check_oracle(tunnel) if oracle_findings is None else oracle_findings
+    findings = oracle_findings or check_oracle(tunnel)
     broken = [finding for finding in findings if not finding.passed]
     if broken:
         raise OracleDisagreementError(
@@ -206,7 +206,7 @@ def decide(
             f"this tunnel demands nothing at this tolerance: the {trivial.agent} agent ({trivial.description}) is itself within "
             f"{_number(trivial.kl_bits)} bits of Bayes; lower the tolerance, or use a tunnel or configuration in which evidence matters"
         ]
-    open_claims = [claim for claim in claims if claim.votes and claim.verdict != "passed"]
+    open_claims = [claim for claim in claims if claim.votes and not _passes(claim)]
     if not claims or open_claims:
         for claim in open_claims:
             reasons.append(
@@ -219,11 +219,21 @@ def decide(
     ]
 
 
+def _passes(claim: Claim) -> bool:
+    # Looked at again, and written so that a NaN bound could never pass.
+    return claim.verdict == "passed" and claim.upper <= claim.tolerance
+
+
 def _more(claim: Claim, confidence: float) -> str:
     """What would settle an open claim, as far as that can be said."""
-    if claim.tolerance is None or claim.estimate >= claim.tolerance:
-        return "; the estimate itself is above it: train longer"
-    needed = episodes_needed(tolerance=claim.tolerance, range_=claim.range, confidence=confidence, mean=claim.estimate)
+    if not claim.estimate < claim.tolerance:
+        return "; the estimate itself is not below it: train longer"
+    try:
+        needed = episodes_needed(
+            tolerance=claim.tolerance, range_=claim.range, confidence=confidence, mean=claim.estimate
+        )
+    except ValueError:  # so close that no number of episodes would do
+        return "; the estimate itself is all but equal to it: train longer"
     return f"; about {max(needed, claim.n + 1):,} episodes or more would settle it at this error"
 
 
@@ -316,7 +326,9 @@ def _versions() -> dict[str, str]:
     return {**found, "python": platform.python_version()}
 
 
-def _check_arguments(tolerance_bits: float, confidence: float, episodes: int | None) -> None:
+def _check_arguments(tunnel: WindTunnel, tolerance_bits: float, confidence: float, episodes: int | None) -> None:
+    if tunnel.length < 1:
+        raise ValueError(f"tunnel {tunnel.name!r} has no step, so there is nothing to predict; configure at least one")
     if not 0 < tolerance_bits <= 1:
         raise ValueError(
             f"tolerance_bits is {tolerance_bits}; expected a number of bits above 0 and at most 1, such as 0.01"
