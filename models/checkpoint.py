@@ -1,12 +1,13 @@
 """Models on disk: a folder that says everything needed to use the model again, with no tunnel and no oracle in reach.
 
-    model.json   schema, architecture, configuration, encoding, tunnel, training, versions, hash of the weights
+    model.json   schema, architecture, configuration, encoding, tunnel, training, versions, hashes
     weights/     the parameters, by orbax
 
-The folder is written under another name beside its place and renamed, so it is there as a whole or not at all. The hash is
-checked on loading. The optimiser's state is not kept: this is the end of a run, not a point to continue it from.
+The folder is written under another name beside its place and renamed, so it is there as a whole or not at all. On loading
+every hash is checked: of each file before it is read, of the weights afterwards. The optimiser's state is not kept: this is the end of a run, not a point to continue it from.
 """
 
+import hashlib
 import json
 import platform
 import tempfile
@@ -19,7 +20,7 @@ from flax import nnx
 
 from ppl_tunnels.encoding import TokenEncoding
 from ppl_tunnels.models.architectures import architecture, architecture_name, configure
-from ppl_tunnels.models.predictor import ModelPredictor
+from ppl_tunnels.models.predictor import ModelPredictor, fingerprint_of
 
 SCHEMA = 1
 RECORD, WEIGHTS = "model.json", "weights"
@@ -35,6 +36,7 @@ FIELDS = {
     "versions": dict,
     "weights_sha256": str,
     "fingerprint": str,
+    "files": dict,
 }
 
 
@@ -53,13 +55,20 @@ def save_model(predictor: ModelPredictor, directory: str | Path) -> Path:
     """
     directory = Path(directory).resolve()
     require_destination(directory)
-    record = json.dumps(_record(predictor), indent=1, allow_nan=False) + "\n"
+    record = _record(predictor)
+    json.dumps(record, allow_nan=False)  # refuses what is not plain data before anything is written
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as beside:
         written = Path(beside) / "new"
         written.mkdir()
         _write_weights(predictor.model, written / WEIGHTS)
-        (written / RECORD).write_text(record, encoding="utf-8")
+        weights = written / WEIGHTS
+        record["files"] = {
+            path.relative_to(weights).as_posix(): _hash_file(path)
+            for path in sorted(weights.rglob("*"))
+            if path.is_file()
+        }
+        (written / RECORD).write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         if not directory.exists():
             written.rename(directory)
             return directory
@@ -101,22 +110,20 @@ def load_model(directory: str | Path) -> ModelPredictor:
         config = configure(record["architecture"], record["config"])
         encoding = TokenEncoding.from_json(record["encoding"])
         abstract = nnx.eval_shape(lambda: architecture(record["architecture"]).model(config, rngs=nnx.Rngs(0)))
-        model = _read_weights(abstract, directory / WEIGHTS)
-        facts = {field: record[field] for field in ("name", "targets", "training", "tunnel")}
-        predictor = ModelPredictor(model, encoding, **facts)
-    except _WeightsError:
-        raise
+        found = fingerprint_of(record["weights_sha256"], config, encoding)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{directory / RECORD} does not describe a model: {error}") from error
-    for what, found, wanted in (
-        ("weights", predictor.weights_hash, record["weights_sha256"]),
-        ("configuration or encoding", predictor.fingerprint, record["fingerprint"]),
-    ):
-        if found != wanted:
-            raise ValueError(
-                f"the {what} in {directory} have changed since they were saved (SHA-256 {found[:12]}…, recorded {wanted[:12]}…); "
-                "restore the folder or train again"
-            )
+    _require_equal(directory / RECORD, "configuration, encoding or hash of the weights", found, record["fingerprint"])
+    # Orbax spills tracebacks over damaged files, so it is only shown whole ones.
+    for name, wanted in record["files"].items():
+        path = directory / WEIGHTS / name
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; restore the folder or train again")
+        _require_equal(path, "file", _hash_file(path), wanted)
+    model = _read_weights(abstract, directory / WEIGHTS)
+    facts = {field: record[field] for field in ("name", "targets", "training", "tunnel")}
+    predictor = ModelPredictor(model, encoding, **facts)
+    _require_equal(directory, "weights", predictor.weights_hash, record["weights_sha256"])
     return predictor
 
 
@@ -131,8 +138,16 @@ def require_destination(directory: str | Path) -> None:
         raise ValueError(f"{directory} exists and is not a model folder (no {RECORD}); choose another or remove it")
 
 
-class _WeightsError(ValueError):
-    """The parameters cannot be read back."""
+def _require_equal(path: Path, what: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ValueError(
+            f"{path}: the {what} changed since the model was saved (SHA-256 {found[:12]}…, recorded {wanted[:12]}…); "
+            "restore the folder or train again"
+        )
+
+
+def _hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _record(predictor: ModelPredictor) -> dict[str, Any]:
@@ -189,13 +204,7 @@ def _read_weights(model: nnx.Module, path: Path) -> nnx.Module:
     wanted = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device), nnx.to_pure_dict(abstract)
     )
-    try:
-        with ocp.StandardCheckpointer() as checkpointer:
-            found = checkpointer.restore(path, wanted)
-    except Exception as error:  # orbax and its storage raise many kinds, all of which mean the same to the reader
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise _WeightsError(
-            f"the weights in {path} are missing, truncated or of another shape ({reason}); restore the folder or train again"
-        ) from error
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(path, wanted)
     nnx.replace_by_pure_dict(abstract, found)
     return nnx.merge(graph, abstract)

@@ -68,7 +68,7 @@ class MetricsLog:
     def compiled(self, seconds: float) -> None:
         """Compilation is over; what the bar counts from here on is training."""
         if not self._bar.disable:
-            self._bar.console.print(f"compiled in {seconds:.1f} s")
+            self._bar.console.print(f"compiled in {seconds:.1f} s", highlight=False)
         self._bar.reset(self._task, description="training")
 
     def write(self, row: TrainingMetrics) -> None:

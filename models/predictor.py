@@ -114,9 +114,14 @@ class ModelPredictor:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hex SHA-256 of weights, configuration and encoding: what the predictions depend on, and nothing else."""
-        config = {"model": type(self.model).__name__, **dataclasses.asdict(self.model.config)}
-        facts = json.dumps([self.weights_hash, config, self.encoding.to_json()], sort_keys=True, allow_nan=False)
-        return hashlib.sha256(facts.encode()).hexdigest()
+        return fingerprint_of(self.weights_hash, self.model.config, self.encoding)
+
+
+def fingerprint_of(weights_hash: str, config: Any, encoding: "TokenEncoding") -> str:
+    """Hex SHA-256 of what decides a model's predictions."""
+    shape = {"config": type(config).__name__, **dataclasses.asdict(config)}
+    facts = json.dumps([weights_hash, shape, encoding.to_json()], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def hash_weights(model: nnx.Module) -> str:

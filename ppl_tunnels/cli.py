@@ -144,9 +144,12 @@ def certify(
     from ppl_tunnels.loading import load_predictor
 
     loaded, own_tunnel = load_predictor(predictor)
-    if tunnel is None and own_tunnel is None:
+    if tunnel is not None:
+        chosen = _tunnel(tunnel, settings)
+    elif own_tunnel is not None:
+        chosen = own_tunnel.configure(**_settings(settings))
+    else:
         _fail(f"{predictor} does not say which tunnel it is for; name it: ppl-tunnels certify {predictor} TUNNEL")
-    chosen = _tunnel(tunnel, settings) if tunnel is not None else own_tunnel.configure(**_settings(settings))
     folder = out if out is not None else Path(predictor) if Path(predictor).is_dir() else None
     certificate = _certify(loaded, chosen, folder, tolerance, confidence, episodes, key, None, as_json)
     raise typer.Exit(certificate.exit_status)

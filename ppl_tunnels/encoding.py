@@ -43,13 +43,13 @@ class SiteTokens:
     first: int
     values: tuple
 
-    def index(self, given: Any, lead: int) -> jax.Array:
-        """Support indices of values `[*lead axes, *event]`."""
+    def index(self, given: Any) -> jax.Array:
+        """Support indices of values `[..., *event]`, `[...]`."""
         support = jnp.asarray(np.asarray(self.values))
         given = jnp.asarray(given)
         if support.ndim == 1 and self.values == tuple(range(len(self.values))):
             return given.astype(jnp.int32)
-        flat = given.reshape(*given.shape[:lead], 1, -1)
+        flat = given.reshape(*given.shape[: given.ndim - (support.ndim - 1)], 1, -1)
         return jnp.argmax((flat == support.reshape(len(self.values), -1)).all(axis=-1), axis=-1).astype(jnp.int32)
 
 
@@ -115,10 +115,10 @@ class TokenEncoding:
         steps = []
         for site in self.inputs:
             if site.role == "context":
-                tokens = site.first + site.index(episodes.context[site.name], lead=1 + (site.draws > 1))
+                tokens = site.first + site.index(episodes.context[site.name])
                 header.append(tokens.reshape(count, site.draws))
             else:
-                tokens = site.first + site.index(episodes.stream[site.name], lead=2 + (site.draws > 1))
+                tokens = site.first + site.index(episodes.stream[site.name])
                 steps.append(tokens.reshape(count, self.length, site.draws))
         body = jnp.concatenate(steps, axis=2).reshape(count, -1)
         return jnp.concatenate([*header, body], axis=1)[:, : self.sequence_length]
@@ -126,11 +126,11 @@ class TokenEncoding:
     def targets(self, episodes: "Episodes") -> jax.Array:
         """The realised value of the predicted site as an index into its support, int32 `[episode, step]`."""
         if self.predicted.role == "stream":
-            return self.predicted.index(episodes.stream[self.predicted.name], lead=2)
-        given = episodes.latent[self.predicted.name]
-        per_step = self.predicted.role == "latent"
-        index = self.predicted.index(given, lead=2 if per_step else 1)
-        return index if per_step else jnp.broadcast_to(index[:, None], (len(index), self.length))
+            return self.predicted.index(episodes.stream[self.predicted.name])
+        index = self.predicted.index(episodes.latent[self.predicted.name])
+        if self.predicted.role == "latent":
+            return index
+        return jnp.broadcast_to(index.reshape(len(index), 1), (len(index), self.length))
 
     def decode(self, token: int) -> str:
         """A token in words.

@@ -94,7 +94,7 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
             dtype=np.asarray(trace["value"]).dtype,
             support=support,
             support_size=size,
-            constraint=constraints.dependent if name in moving else one_draw(fn).support,
+            constraint=constraints.dependent if name in moving else fn.support,
         )
         if isinstance(one_draw(fn), dist.Delta):
             raise TunnelError(

@@ -62,10 +62,11 @@ def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
 
 def ladder_table(rungs: "tuple[Rung, ...]", tolerance_bits: float) -> Group:
     """Every reference agent's distance from Bayes, and whether the tunnel tells them apart."""
-    table = Table(title="Reference agents", title_justify="left", box=None, pad_edge=False)
-    table.add_column("agent")
-    for column in ("KL (bits)", "total variation", "entropy error (bits)"):
-        table.add_column(column, justify="right")
+    title = "Reference agents: KL and entropy error in bits, TV the total variation"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("agent", no_wrap=True)
+    for column in ("KL", "TV", "entropy error"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("what it does")
     for rung in rungs:
         table.add_row(

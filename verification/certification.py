@@ -29,6 +29,7 @@ from ppl_tunnels.verification.divergences import FLOOR_SHARE, kl_range_bits
 from ppl_tunnels.verification.evaluation import Evaluation, evaluate, rounded_up
 from ppl_tunnels.verification.invariants import Invariant, check_invariants
 from ppl_tunnels.verification.ladder import Rung, ladder, vacuous
+from ppl_tunnels.verification.numerals import numeral, telling_digits
 from ppl_tunnels.verification.predictors import Predictor, describe, finite_support
 from ppl_tunnels.verification.properties import Finding, check_oracle
 from ppl_tunnels.verification.sample_size import episodes_needed
@@ -188,8 +189,8 @@ def decide(
     for claim in claims:
         if claim.votes and claim.verdict == "failed" and claim.name != "every_step":
             reasons.append(
-                f"{claim.title}: {_number(claim.estimate)}{_unit(claim)}, at least {_number(claim.lower)}, where at most "
-                f"{_number(claim.tolerance)} was asked for"
+                f"{claim.title}: {_shown(claim, 'estimate')}{_unit(claim)}, at least {_shown(claim, 'lower')}, where at most "
+                f"{_shown(claim, 'tolerance')} was asked for"
             )
     failed = [at for at in positions if at.verdict == "failed"]
     if failed:
@@ -197,21 +198,21 @@ def decide(
         steps = _listing([at.step for at in failed])
         reasons.append(
             f"KL above the tolerance at step{'s' if len(failed) > 1 else ''} {steps}; worst at step {worst.step}: "
-            f"{_number(worst.kl_bits)} bits, at least {_number(worst.kl_lower)}"
+            f"{numeral(worst.kl_bits)} bits, at least {numeral(worst.kl_lower, rounding='down')}"
         )
     if reasons:
         return "refuted", reasons
     if trivial is not None:
         return "undecided", [
             f"this tunnel demands nothing at this tolerance: the {trivial.agent} agent ({trivial.description}) is itself within "
-            f"{_number(trivial.kl_bits)} bits of Bayes; lower the tolerance, or use a tunnel or configuration in which evidence matters"
+            f"{numeral(trivial.kl_bits)} bits of Bayes; lower the tolerance, or use a tunnel or configuration in which evidence matters"
         ]
     open_claims = [claim for claim in claims if claim.votes and not _passes(claim)]
     if not claims or open_claims:
         for claim in open_claims:
             reasons.append(
-                f"{claim.title}: {_number(claim.estimate)}{_unit(claim)}, at most {_number(claim.upper)}, which is above the "
-                f"{_number(claim.tolerance)} asked for{_more(claim, confidence)}"
+                f"{claim.title}: {_shown(claim, 'estimate')}{_unit(claim)}, at most {_shown(claim, 'upper')}, which is above the "
+                f"{_shown(claim, 'tolerance')} asked for{_more(claim, confidence)}"
             )
         return "undecided", reasons or ["no episode was judged"]
     return "certified", [
@@ -269,17 +270,17 @@ def _claim_in_words(
         )
     kl = claims[0]
     if verdict == "certified":
-        return f"{scope[0].upper()}{scope[1:]} is at most {_number(kl.upper)} bits, {level} (asked for: {_number(tolerance_bits)})."
+        return f"{scope[0].upper()}{scope[1:]} is at most {_shown(kl, 'upper')} bits, {level} (asked for: {numeral(tolerance_bits)})."
     if verdict == "refuted":
         bound = (
-            f"is at least {_number(kl.lower)} bits, {level}"
+            f"is at least {_shown(kl, 'lower')} bits, {level}"
             if kl.verdict == "failed"
-            else f"lies between {_number(kl.lower)} and {_number(kl.upper)} bits, each bound {level}, but another condition fails"
+            else f"lies between {_shown(kl, 'lower')} and {_shown(kl, 'upper')} bits, each bound {level}, but another condition fails"
         )
-        return f"{scope[0].upper()}{scope[1:]} {bound} (asked for: at most {_number(tolerance_bits)})."
+        return f"{scope[0].upper()}{scope[1:]} {bound} (asked for: at most {numeral(tolerance_bits)})."
     return (
-        f"Not decided: {scope} is estimated at {_number(kl.estimate)} bits, between {_number(kl.lower)} and {_number(kl.upper)}, "
-        f"each bound {level} (asked for: at most {_number(tolerance_bits)})."
+        f"Not decided: {scope} is estimated at {_shown(kl, 'estimate')} bits, between {_shown(kl, 'lower')} and {_shown(kl, 'upper')}, "
+        f"each bound {level} (asked for: at most {numeral(tolerance_bits)})."
     )
 
 
@@ -290,7 +291,7 @@ def _remarks(result: Evaluation | None, who: dict[str, Any]) -> list[str]:
             remarks.append("without the floor the KL is infinite: the predictor gives probability 0 to what can happen")
         if result.ruled_out_mass > 1e-3:
             remarks.append(
-                f"on average it puts probability {_number(result.ruled_out_mass)} on values that the evidence has ruled out"
+                f"on average it puts probability {numeral(result.ruled_out_mass)} on values that the evidence has ruled out"
             )
     if who["targets"] is not None:
         how = {
@@ -339,8 +340,11 @@ def _check_arguments(tunnel: WindTunnel, tolerance_bits: float, confidence: floa
         raise ValueError(f"episodes is {episodes}; expected at least 1 (leave it out for the default)")
 
 
-def _number(value: float | None) -> str:
-    return "unbounded" if value is None or not np.isfinite(value) else f"{value:.3g}"
+def _shown(claim: Claim, part: str) -> str:
+    """A claim's number in few digits: bounds rounded outward, each on its own side of the tolerance."""
+    digits = telling_digits(claim.tolerance, lower=claim.lower, estimate=claim.estimate, upper=claim.upper)
+    rounding = {"upper": "up", "lower": "down"}.get(part, "nearest")
+    return numeral(getattr(claim, part), digits=digits, rounding=rounding)
 
 
 def _unit(claim: Claim) -> str:

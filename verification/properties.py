@@ -126,12 +126,14 @@ def _causality(tunnel: WindTunnel, oracle: Oracle, seed: int) -> tuple[np.ndarra
     episodes, other = _draws(tunnel, 2 * seed), _draws(tunnel, 2 * seed + 1)
     base = oracle.predictive(episodes).to_numpy()
     moved = np.zeros((PROBE_EPISODES, tunnel.length))
-    for cut in np.unique(np.linspace(0, tunnel.length - 1, min(tunnel.length, 6)).astype(int)):
+    steps = np.arange(tunnel.length)
+    for first in np.unique(np.linspace(0, tunnel.length - 1, min(tunnel.length, 6)).astype(int)):
+        cuts = (first + np.arange(PROBE_EPISODES)) % tunnel.length  # so that every step is the cut of some episode
         with warnings.catch_warnings():
             # A spliced episode may be impossible after the cut, where nothing is looked at.
             warnings.simplefilter("ignore", ImpossibleEvidenceWarning)
-            twin = oracle.predictive(spliced(tunnel, episodes, other, int(cut))).to_numpy()
-        moved[:, : cut + 1] = np.maximum(moved[:, : cut + 1], np.abs(twin - base).max(axis=-1)[:, : cut + 1])
+            twin = oracle.predictive(spliced(tunnel, episodes, other, cuts)).to_numpy()
+        moved = np.maximum(moved, np.where(steps <= cuts[:, None], np.abs(twin - base).max(axis=-1), 0.0))
     return moved, "probability moved by the answer or the future,"
 
 

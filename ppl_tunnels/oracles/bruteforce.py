@@ -217,7 +217,7 @@ class Referee:
         for s in (None, *range(self.tunnel.length)):
             for name in self.order:
                 if self.sites[name].per_step == (s is not None) and self._used(name, s, step, last):
-                    product = _times(product, factors[name] if s is None else factors[name][s], name)
+                    product = _times(product, factors[name] if s is None else factors[name][s], self.sites[name])
         return product
 
     def _used(self, name: str, s: int | None, step: int, last: int) -> bool:
@@ -235,11 +235,14 @@ def _in_own_layout(value: np.ndarray, site: "Site") -> np.ndarray:
     return value[0] if site.per_step else value
 
 
-def _times(product: float, factor: np.ndarray, site: str) -> float:
+def _times(product: float, factor: np.ndarray, site: "Site") -> float:
     if product == 0:
         return 0.0
-    if np.isnan(factor):
-        raise TunnelError(f"the program's law of site {site!r} is NaN at a possible value; brute force cannot go on")
+    if np.isnan(factor) or (site.constraint.is_discrete and factor > 1 + 1e-9):
+        raise TunnelError(
+            f"the program gives site {site.name!r} the probability {factor} where none is due: either a parameter of its law is out "
+            "of range, or visible= hides a step that rules the hypothesis out and the program states no law after it"
+        )
     return product * float(factor)
 
 

@@ -38,7 +38,7 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
     sites, steps, draws = reading.sites, reading.steps, _draws(tunnel)
     cuts = np.unique(np.linspace(0, steps - 1, min(steps, _MOST_CUTS)).astype(int)) if steps else np.zeros(0, int)
 
-    def log_probs(given):
+    def log_probs(given, values):
         """Every site's log-probabilities, given these values, of every draw's own value: `[draw, (step)]`."""
         laws = laws_given(tunnel.configured_program, sites, given)
         at = {
@@ -47,7 +47,7 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
             )
             for name, site in sites.items()
         }
-        return {name: at[name](draws[name]) for name in sites}
+        return {name: at[name](values[name]) for name in sites}
 
     # A cut after the last step replaces nothing: the reference. Axes: [draw, cut, alternative, (step)].
     given = {name: np.repeat(values[:, None], len(cuts) + 1, axis=1) for name, values in draws.items()}
@@ -55,7 +55,8 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
     for name in reading.named("stream"):
         others = np.roll(given[name], 1, axis=0)
         given[name] = np.where(after.reshape(*after.shape, *[1] * (others.ndim - 3)), others, given[name])
-    results = jax.tree.map(np.asarray, jax.jit(jax.vmap(jax.vmap(log_probs)))(given))
+    over_cuts_and_draws = jax.vmap(jax.vmap(log_probs, in_axes=(0, None)), in_axes=(0, None))
+    results = jax.tree.map(np.asarray, jax.jit(over_cuts_and_draws)(given, draws))
     for name, site in sites.items():
         reference, moved = results[name][:, -1:], results[name][:, :-1]
         if np.isnan(reference).any():

@@ -13,6 +13,9 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln, xlog1py, xlogy
 from numpyro.distributions import constraints
 
+# Laws with a density at zero, which NumPyro's description of their support leaves out.
+_CLOSED_AT_ZERO = (dist.Gamma, dist.Exponential, dist.HalfNormal, dist.HalfCauchy)
+
 
 def exact_log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     """Log-probability in nats, -inf outside the support, broadcast over the batch shapes of law and value.
@@ -32,7 +35,7 @@ def exact_log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     log_prob = _log_prob(fn, value)
     if fn.support is None or constraints.is_dependent(fn.support):
         return log_prob
-    inside = value >= 0 if isinstance(fn, dist.Gamma) else fn.support(value)
+    inside = value >= 0 if isinstance(fn, _CLOSED_AT_ZERO) else fn.support(value)
     return jnp.where(inside, log_prob, -jnp.inf)
 
 
@@ -63,6 +66,13 @@ def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
         n = jnp.asarray(fn.total_count)
         probs = _in_unit_interval(fn.probs)
         return _log_choices(n, value) + xlogy(value, probs) + xlog1py(n - value, -probs)
+    if isinstance(fn, dist.BinomialLogits):
+        n, logits = jnp.asarray(fn.total_count), jnp.asarray(fn.logits)
+        return (
+            _log_choices(n, value)
+            + _times(value, jax.nn.log_sigmoid(logits))
+            + _times(n - value, jax.nn.log_sigmoid(-logits))
+        )
     if isinstance(fn, dist.BetaBinomial):
         n, heads, tails = jnp.asarray(fn.total_count), fn.concentration1, fn.concentration0
         return _log_choices(n, value) + _log_beta(heads + value, tails + n - value) - _log_beta(heads, tails)
@@ -84,6 +94,11 @@ def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
         shape, rate = jnp.asarray(fn.concentration), jnp.asarray(fn.rate)
         return shape * jnp.log(rate) + xlogy(shape - 1, value) - rate * value - gammaln(shape)
     return fn.log_prob(value)
+
+
+def _times(count: jax.Array, log_prob: jax.Array) -> jax.Array:
+    """0 x -inf is 0: what never happened cannot have been impossible."""
+    return jnp.where(count == 0, 0.0, count * jnp.where(count == 0, 0.0, log_prob))
 
 
 def _log_choices(n: jax.Array, k: jax.Array) -> jax.Array:

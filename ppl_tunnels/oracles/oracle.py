@@ -129,7 +129,7 @@ class Oracle:
         require_x64(what, episodes, visible)
         with double_precision():
             law = method(episodes.without_latents(), site, self._mask(visible))
-        self._warn_impossible(law)
+        self._warn_impossible(law, site)
         return law
 
     def _mask(self, visible: Any) -> jax.Array | None:
@@ -149,9 +149,17 @@ class Oracle:
             )
         return jax.numpy.asarray(visible)
 
-    def _warn_impossible(self, law: Finite) -> None:
+    def _warn_impossible(self, law: Finite, site: str) -> None:
         if isinstance(law.log_probs, jax.core.Tracer):
             return
+        undefined = np.isnan(np.asarray(law.log_probs)).any(axis=-1)
+        if undefined.any():
+            episode, step = (int(i) for i in np.argwhere(undefined)[0])
+            raise TunnelError(
+                f"the law of {site!r} is undefined (NaN) in {int(undefined.any(axis=1).sum())} of {len(undefined)} episodes under "
+                f"{self.tunnel.name!r} (first: episode {episode}, prediction {step}); some law of the program has a parameter out of "
+                "range there, such as a probability above 1"
+            )
         impossible = np.asarray(law.impossible)
         if impossible.any():
             episode, step = (int(i) for i in np.argwhere(impossible)[0])

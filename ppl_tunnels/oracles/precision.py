@@ -34,8 +34,9 @@ def check_double_precision(tunnel: "WindTunnel") -> None:
     with double_precision():
         traced = jax.make_jaxpr(lambda given: log_probs_given(tunnel.configured_program, sites, given))(values)
     for aval in _avals(traced.jaxpr):
-        if getattr(aval, "dtype", None) in _NARROW:
-            raise _refusal(tunnel, f"it uses an array of type {aval.dtype} and shape {aval.shape}")
+        dtype = getattr(aval, "dtype", None)
+        if dtype in _NARROW:
+            raise _refusal(tunnel, f"it uses an array of type {dtype} and shape {getattr(aval, 'shape', ())}")
 
 
 def _refusal(tunnel: "WindTunnel", what: str) -> TunnelError:

@@ -32,8 +32,11 @@ def listed_support(fn: dist.Distribution) -> tuple[np.ndarray | None, int | None
     Returns:
         `(None, size)` if they are finitely many but too many to list, `(None, None)` if infinitely many.
     """
-    base = one_draw(fn)
-    size = getattr(base, "support_size", None)
+    while isinstance(fn, dist.ExpandedDistribution):
+        fn = fn.base_dist
+    if isinstance(fn, dist.Independent):
+        return _listed_vectors(fn)
+    base, size = fn, getattr(fn, "support_size", None)
     if size is not None and size > MOST_LISTED_VALUES:
         return None, size
     try:
@@ -47,6 +50,18 @@ def listed_support(fn: dist.Distribution) -> tuple[np.ndarray | None, int | None
     if values.shape[1] != 1:  # a support that differs between the elements of a batch
         return None, None
     return values[:, 0], values.shape[0]
+
+
+def _listed_vectors(fn: dist.Independent) -> tuple[np.ndarray | None, int | None]:
+    """The values of a vector of independent elements: every combination of theirs, the last element running fastest."""
+    values, size = listed_support(fn.base_dist)
+    shape = fn.event_shape[: fn.reinterpreted_batch_ndims]
+    elements = math.prod(shape)
+    if size is None or size**elements > MOST_LISTED_VALUES or values is None:
+        return None, None if size is None else size**elements
+    total = size**elements
+    index = np.arange(total)[:, None] // size ** np.arange(elements)[::-1] % size
+    return values[index.reshape(total, *shape)], total
 
 
 class JointSupport:
