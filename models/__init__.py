@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if __name__ != "ppl_tunnels.models":
     raise ImportError(
         f"this folder is the package ppl_tunnels.models, but it was imported as {__name__!r}; "
-        "write 'import ppl_tunnels.models', and keep the repository's root out of sys.path where another 'models' is meant"
+        "write 'import ppl_tunnels.models' (and if another 'models' was meant, take the repository's root off sys.path)"
     )
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
 """The register of architectures: the one place where another one is added.
 
 An architecture is a frozen configuration whose first fields are `vocabulary`, `positions` and `outputs` (all three come
-from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that keeps it as `.config`. `model(tokens)` maps
-tokens [episode, position] to logits [episode, position, output], float32, each position seeing only itself and the past;
-`model(tokens, at)` gives those at the positions `at` (a NumPy array) alone.
+from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that is a `SequenceModel`. Its parameters are
+float32 `nnx.Param`s, matrices marked for Muon where they are created (see `parameters`).
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
+import numpy as np
 from flax import nnx
 
 from ppl_tunnels.errors import suggest
@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from ppl_tunnels.encoding import TokenEncoding
 
 FROM_ENCODING = ("vocabulary", "positions", "outputs")
+
+
+class SequenceModel(Protocol):
+    """What training and predictors ask of a model.
+
+    Attributes:
+        config: the frozen dataclass that it was built from.
+    """
+
+    config: Any
+
+    def __call__(self, tokens: jax.Array, at: np.ndarray | None = None) -> jax.Array:
+        """Tokens `[episode, position]` to float32 logits `[episode, position, output]`.
+
+        Each position sees only itself and the past. With `at`, only the logits at those positions are computed.
+        """
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +50,7 @@ class Architecture:
     """
 
     config: type
-    model: type[nnx.Module]
+    model: Callable[..., SequenceModel]
     small: Mapping[str, Any]
 
 
@@ -53,7 +70,7 @@ def architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def architecture_name(model: nnx.Module) -> str:
+def architecture_name(model: SequenceModel) -> str:
     """The name under which the model's class is registered.
 
     Raises:
@@ -85,7 +102,7 @@ def configure(name: str, fields: Mapping[str, Any]) -> Any:
     return config(**fields)
 
 
-def build(name: str, encoding: "TokenEncoding", options: Mapping[str, Any], *, key: jax.Array) -> nnx.Module:
+def build(name: str, encoding: "TokenEncoding", options: Mapping[str, Any], *, key: jax.Array) -> SequenceModel:
     """A new model for an encoding, its weights drawn with `key`.
 
     Args:

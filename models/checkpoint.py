@@ -3,8 +3,9 @@
     model.json   schema, architecture, configuration, encoding, tunnel, training, versions, hashes
     weights/     the parameters, by orbax
 
-The folder is written under another name beside its place and renamed, so it is there as a whole or not at all. On loading
-every hash is checked: of each file before it is read, of the weights afterwards. The optimiser's state is not kept: this is the end of a run, not a point to continue it from.
+The folder is written under another name beside its place and renamed, so it is there as a whole or not at all. On
+loading every hash is checked: of each file before it is read, of the weights afterwards. The optimiser's state is not
+kept: this is the end of a run, not a point to continue it from.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ import jax
 from flax import nnx
 
 from ppl_tunnels.encoding import TokenEncoding
-from ppl_tunnels.models.architectures import architecture, architecture_name, configure
+from ppl_tunnels.models.architectures import SequenceModel, architecture, architecture_name, configure
 from ppl_tunnels.models.predictor import ModelPredictor, fingerprint_of
 
 SCHEMA = 1
@@ -187,7 +188,7 @@ def _read_record(directory: Path) -> dict[str, Any]:
     return record
 
 
-def _write_weights(model: nnx.Module, path: Path) -> None:
+def _write_weights(model: SequenceModel, path: Path) -> None:
     import orbax.checkpoint as ocp  # seconds to import, and only saving and loading need it
 
     with ocp.StandardCheckpointer() as checkpointer:
@@ -195,7 +196,7 @@ def _write_weights(model: nnx.Module, path: Path) -> None:
         checkpointer.wait_until_finished()
 
 
-def _read_weights(model: nnx.Module, path: Path) -> nnx.Module:
+def _read_weights(model: SequenceModel, path: Path) -> SequenceModel:
     import orbax.checkpoint as ocp
 
     graph, abstract = nnx.split(model, nnx.Param)

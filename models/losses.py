@@ -4,8 +4,8 @@ For targets t (the exact law p, or a one-hot of the value drawn) and the model's
 
     loss = -Σ_v t_v log q_v,    irreducible = -Σ_v t_v log p_v,    KL(p ‖ q) = Σ_v p_v (log p_v - log q_v),
 
-averaged over the scored predictions of a batch. With oracle targets loss = irreducible + KL, and the irreducible part is
-the oracle's entropy; with sampled ones that holds on average.
+averaged over the scored predictions of a batch. With oracle targets loss = irreducible + KL, and the irreducible part
+is the oracle's entropy; with sampled ones that holds on average.
 """
 
 import jax
@@ -16,8 +16,8 @@ def cross_entropy(targets: jax.Array, log_q: jax.Array) -> jax.Array:
     """Mean over predictions of -Σ targets * log_q, in nats, a scalar.
 
     Args:
-        targets: non-negative weights `[..., symbol]`; a prediction whose weights are all zero (a label of -1 as a one-hot,
-            the law given impossible evidence) does not count.
+        targets: non-negative weights `[..., symbol]`. A prediction whose weights are all zero does not count: a label of
+            -1 as a one-hot, the law given impossible evidence.
         log_q: log-probabilities `[..., symbol]`; -inf where the target is zero is legal, in the gradient too.
 
     Example:

@@ -15,7 +15,7 @@ class TrainingMetrics:
     """Means over the steps of one call, and so over fresh episodes that the model had not seen.
 
     Example:
-        >>> row = TrainingMetrics(step=50, loss_bits=3.5, irreducible_bits=3.25, kl_bits=0.25, learning_rate=0.01, seconds=1.0)
+        >>> row = TrainingMetrics(50, loss_bits=3.5, irreducible_bits=3.25, kl_bits=0.25, learning_rate=0.01, seconds=1)
         >>> row.loss_bits - row.irreducible_bits
         0.25
     """

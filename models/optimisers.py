@@ -14,8 +14,8 @@ from optax.contrib import MuonDimensionNumbers
 from ppl_tunnels.models.configuration import FitConfig
 from ppl_tunnels.models.parameters import MUON_AXES, map_parameters
 
-# The second moment of the tables forgets in about 20 steps. Adam's usual 0.999 remembers the large gradients of the start
-# through the decay of a short run: on the 20-symbol bijection it ends at 1.0e-4 bits of KL, 0.95 at 3.5e-5.
+# The second moment of the tables forgets in about 20 steps. Adam's usual 0.999 remembers the large gradients of the
+# start through the decay of a short run: on the 20-symbol bijection it ends at 1.0e-4 bits of KL, 0.95 at 3.3e-5.
 SECOND_MOMENT_DECAY = 0.95
 
 
@@ -51,7 +51,12 @@ def optimiser(config: FitConfig) -> optax.GradientTransformation:
 
 def muon_dimensions(parameters: nnx.State) -> Any:
     """For each marked matrix its input and output axes, for every other parameter None."""
-    return map_parameters(lambda parameter: _axes(parameter) and MuonDimensionNumbers(*_axes(parameter)), parameters)
+
+    def dimensions(parameter: nnx.Variable) -> MuonDimensionNumbers | None:
+        axes = _axes(parameter)
+        return None if axes is None else MuonDimensionNumbers(*axes)
+
+    return map_parameters(dimensions, parameters)
 
 
 def matrices(parameters: nnx.State) -> Any:

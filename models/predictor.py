@@ -24,6 +24,7 @@ from ppl_tunnels.program import require_x64
 if TYPE_CHECKING:
     from ppl_tunnels.encoding import TokenEncoding
     from ppl_tunnels.episodes import Episodes
+    from ppl_tunnels.models.architectures import SequenceModel
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class ModelPredictor:
     """A Flax model and the encoding through which it reads episodes.
 
     Attributes:
-        model: a module with a frozen `.config`, mapping tokens [episode, position] to logits [episode, position, output].
+        model: a Flax module that keeps the contract of `SequenceModel`.
         encoding: how episodes become tokens, and where each prediction is read.
         name: how reports call it.
         targets: which targets trained it, "sampled" or "oracle"; None if it was not trained here.
@@ -48,7 +49,7 @@ class ModelPredictor:
         (3, 5, 2)
     """
 
-    model: nnx.Module
+    model: "SequenceModel"
     encoding: "TokenEncoding"
     name: str = "model"
     targets: str | None = None
@@ -57,9 +58,10 @@ class ModelPredictor:
 
     def __post_init__(self) -> None:
         config = getattr(self.model, "config", None)
-        if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        if config is None:
             raise ValueError(
-                f"{type(self.model).__name__} has no frozen dataclass `.config`; a predictor needs one to say what it is"
+                f"{type(self.model).__name__} has no `.config`, the frozen dataclass it was built from; "
+                "a predictor needs it to say what it is"
             )
         # A snapshot: training the caller's model further must not change what this predictor says or its fingerprint.
         object.__setattr__(self, "model", nnx.clone(self.model))
@@ -69,7 +71,8 @@ class ModelPredictor:
         ):
             if given != wanted:
                 raise ValueError(
-                    f"the model has {given} {what} and the encoding {wanted}; use the encoding that the model was built for"
+                    f"the model has {given} {what} and the encoding {wanted}; "
+                    "use the encoding that the model was built for"
                 )
 
     def __call__(self, episodes: "Episodes") -> Finite:
@@ -87,8 +90,9 @@ class ModelPredictor:
         steps = {int(values.shape[1]) for values in episodes.stream.values()}
         if steps != {self.encoding.length}:
             raise ValueError(
-                f"the episodes have {', '.join(map(str, sorted(steps)))} steps and this predictor reads {self.encoding.length}; "
-                "draw them from the tunnel that it was trained in (or give it the encoding of that length)"
+                f"the episodes have {', '.join(map(str, sorted(steps)))} steps and this predictor reads "
+                f"{self.encoding.length}; draw them from the tunnel that it was trained in, or give it the encoding of "
+                "that length"
             )
         require_x64(f"predictor {self.name!r}", episodes)
         with jax.enable_x64(True):
@@ -124,7 +128,7 @@ def fingerprint_of(weights_hash: str, config: Any, encoding: "TokenEncoding") ->
     return hashlib.sha256(facts.encode()).hexdigest()
 
 
-def hash_weights(model: nnx.Module) -> str:
+def hash_weights(model: "SequenceModel") -> str:
     """Hex SHA-256 of a model's parameters; equal hashes mean bit-identical weights.
 
     Example:
@@ -140,7 +144,7 @@ def hash_weights(model: nnx.Module) -> str:
     return digest.hexdigest()
 
 
-def named_weights(model: nnx.Module) -> dict[str, np.ndarray]:
+def named_weights(model: "SequenceModel") -> dict[str, np.ndarray]:
     """Every parameter as a NumPy array, under its path, such as "blocks/0/attend/out_DxD"."""
     flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
     return {"/".join(map(str, path)): np.asarray(parameter[...]) for path, parameter in flat}

@@ -1,8 +1,8 @@
 """Training: fresh episodes without end, exact or sampled targets, and a predictor at the end.
 
-Minimised is the mean over scored steps of -Σ_v t_v log q_v, where t is the oracle's law (`targets="oracle"`, distillation)
-or a one-hot of the value that was drawn (`targets="sampled"`, ordinary maximum likelihood, whose minimum is the same law).
-The host only reads losses: see `training_step` for what runs on the device.
+Minimised is the mean over scored steps of -Σ_v t_v log q_v, where t is the oracle's law (`targets="oracle"`,
+distillation) or a one-hot of the value that was drawn (`targets="sampled"`, maximum likelihood, whose minimum is the same
+law). The host only reads losses: see `training_step` for what runs on the device.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import numpy as np
 from flax import nnx
 
 from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.models.architectures import SequenceModel
 from ppl_tunnels.models.configuration import FitConfig
 from ppl_tunnels.models.metrics import MetricsLog, TrainingMetrics
 from ppl_tunnels.models.parameters import count_parameters
@@ -148,7 +149,7 @@ def _require_finite(records: StepRecord, before: int, config: FitConfig) -> None
         )
 
 
-def _predictor(tunnel: "WindTunnel", config: FitConfig, model: nnx.Module) -> ModelPredictor:
+def _predictor(tunnel: "WindTunnel", config: FitConfig, model: SequenceModel) -> ModelPredictor:
     size = count_parameters(model)
     return ModelPredictor(
         model,

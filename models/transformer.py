@@ -2,13 +2,13 @@
 
     x_0 = E[token] (+ P[position]);   x ← x + Attention(norm(x));   x ← x + MLP(norm(x));   logits = norm(x_last) W
 
-Pre-norm residual blocks (Xiong et al. 2020) with RMS normalisation (Zhang & Sennrich 2019), scaled dot-product attention
+Pre-norm residual blocks (Xiong et al. 2020), RMS normalisation (Zhang & Sennrich 2019), scaled dot-product attention
 (Vaswani et al. 2017), GELU (Hendrycks & Gimpel 2016) or SwiGLU (Shazeer 2020), learned, rotary (Su et al. 2021) or no
 positions. Without biases and without dropout: every episode is fresh, so there is nothing to overfit.
 
-Shape suffixes: B episode, S position, L position whose answer is wanted (all of them, but in the last block of a forward
-pass with `at`), D width, H head, K width of a head, F width of the MLP, V token, O output. Everything is float32 whatever
-JAX's mode.
+Shape suffixes: B episode, S position, L position whose answer is wanted (every position, except in the last block of a
+forward pass with `at`), D width, H head, K width of a head, F width of the MLP, V token, O output. All is float32 in
+either of JAX's modes.
 """
 
 import dataclasses
@@ -103,14 +103,18 @@ class Transformer(nnx.Module):
                 takes a third off the time of a one-layer model read at every other position.
 
         Raises:
-            ValueError: the sequence is longer than the table of learned positions.
+            ValueError: the sequence is longer than the table of learned positions, or `at` names no position of it.
         """
+        if at is not None and not (np.min(at) >= 0 and np.max(at) < tokens.shape[1]):
+            raise ValueError(
+                f"at holds {np.min(at)} … {np.max(at)}; the positions of the sequence are 0 … {tokens.shape[1] - 1}"
+            )
         return self.answer(self.embed(tokens), at)
 
     def embed(self, tokens_BxS: jax.Array) -> jax.Array:
         """The residual stream before the first block, `[episode, position, width]`."""
         length = tokens_BxS.shape[1]
-        # A product with one-hot rows, not a gather: a token outside the vocabulary is a zero row, not the nearest token.
+        # A product with one-hot rows: a gather would clamp a token outside the vocabulary to the nearest one.
         x_BxSxD = jax.nn.one_hot(tokens_BxS, self.config.vocabulary, dtype=jnp.float32) @ self.tokens_VxD[...]
         if self.config.position != "learned":
             return x_BxSxD
@@ -180,7 +184,7 @@ class Attention(nnx.Module):
 
 
 class MLP(nnx.Module):
-    """gelu(x W) V, or (silu(x W) * x U) V: the same at every position."""
+    """gelu(x U) V, or (silu(x G) * x U) V: the same at every position."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         hidden = config.mlp_ratio * config.width

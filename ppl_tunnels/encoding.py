@@ -217,7 +217,8 @@ def _site_tokens(site: "Site", first: int) -> SiteTokens:
             f"site {site.name!r} is not finite ({site.constraint}), so it has no tokens; models that read or predict real numbers "
             "are not available yet: discretise it, or certify your own predictor with certify()"
         )
-    batch = site.batch_shape[1:] if site.per_step else site.batch_shape
+    by_step = site.per_step and site.role != "context"  # context is written up front, all its steps together
+    batch = site.batch_shape[1:] if by_step else site.batch_shape
     return SiteTokens(site.name, site.role, int(np.prod(batch, dtype=int)), first, _tuples(site.support.tolist()))
 
 

@@ -113,6 +113,8 @@ class _Inspector(Messenger):
             self.record.scan_of[name] = self.scan
         if name not in self.record.order:
             self.record.order.append(name)
+        if self.scan is None and name in self.record.scan_of:
+            return  # the sites of a scan pass by once more, stacked
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(one_draw(fn).support)):
             self.record.moving.add(name)
 
@@ -122,6 +124,12 @@ def inspect_program(program: Callable[[], Any], key: jax.Array) -> Inspection:
     record = Inspection()
     with _Inspector(record):
         record.trace = handlers.trace(handlers.seed(program, key)).get_trace()
+    renamed = [name for name in record.scan_of if name not in record.trace]
+    if renamed:
+        raise TunnelError(
+            f"site {renamed[0]!r} is renamed by a handler around its scan (handlers.scope), so it has one name inside and another "
+            "outside; put the handler inside the scan's body"
+        )
     return record
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ppl_tunnels.errors import OracleDisagreementError
 from ppl_tunnels.keys import Purpose, stream_key
-from ppl_tunnels.tunnel import WindTunnel
+from ppl_tunnels.tunnel import PROBE_EPISODES, WindTunnel
 from ppl_tunnels.verification.certificate import Certificate
 from ppl_tunnels.verification.claims import Claim, Position, make_claims
 from ppl_tunnels.verification.divergences import FLOOR_SHARE, kl_range_bits
@@ -36,8 +36,9 @@ from ppl_tunnels.verification.sample_size import episodes_needed
 
 # The share of the tolerance that the default number of episodes assumes the model to use up.
 EXPECTED_SHARE = 0.2
-# Episodes on which the invariants that need several runs of the predictor are checked.
-INVARIANT_EPISODES = 128
+# Episodes on which the invariants that need several runs of the predictor are checked; as many as the probe, so that nothing
+# is compiled for another shape.
+INVARIANT_EPISODES = PROBE_EPISODES
 # What is folded into the certification key for each use of it.
 _EPISODES, _LADDER, _INVARIANTS = 0, 1, 2
 

@@ -16,7 +16,7 @@ from ppl_tunnels.errors import ImpossibleEvidenceWarning
 from ppl_tunnels.program import double_precision
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.finite_laws import NORMALISATION
-from ppl_tunnels.verification.predictors import Predictor, first_bad_row, probabilities
+from ppl_tunnels.verification.predictors import Predictor, PredictorError, first_bad_row, probabilities
 
 # In probability. Float32 arithmetic in another order moves a softmax by some 1e-7; reading the future moves it by more.
 REPRODUCIBILITY = 1e-5
@@ -108,7 +108,7 @@ def check_causal(predictor: Predictor, tunnel: WindTunnel, episodes: Episodes, o
         with warnings.catch_warnings():
             # What follows the cut may be impossible under the program; nothing is looked at there.
             warnings.simplefilter("ignore", ImpossibleEvidenceWarning)
-            twin = probabilities(predictor, spliced(tunnel, episodes, other, cuts), tunnel)
+            twin = _of_twins(predictor, spliced(tunnel, episodes, other, cuts), tunnel)
         compared = (np.arange(steps) <= cuts[:, None]) & tunnel.scored
         moved = np.where(compared[..., None], _distance(twin, base), 0.0)
         if moved.max() > worst:
@@ -120,6 +120,16 @@ def check_causal(predictor: Predictor, tunnel: WindTunnel, episodes: Episodes, o
             )
     passed = worst <= REPRODUCIBILITY
     return Invariant("causal", STATEMENTS["causal"], passed, worst, None if passed else where)
+
+
+def _of_twins(predictor: Predictor, twins: Episodes, tunnel: WindTunnel) -> np.ndarray:
+    try:
+        return probabilities(predictor, twins, tunnel)
+    except PredictorError as error:
+        raise PredictorError(
+            f"{error} (these episodes' futures had been replaced by others', to see whether predictions depend on them; a predictor "
+            "must bear futures that the program rules out)"
+        ) from error
 
 
 def spliced(tunnel: WindTunnel, episodes: Episodes, other: Episodes, cut: int | np.ndarray) -> Episodes:

@@ -16,11 +16,6 @@ import numpy as np
 from ppl_tunnels.oracles.laws import Finite
 
 COIN, BIJECTION, REPEATS = "coin", "bijection", "bijection with repeated keys"
-SETTINGS = {
-    COIN: ("coin", {"length": 4, "points": 3}),
-    BIJECTION: ("bijection", {"size": 4, "length": 3}),
-    REPEATS: ("bijection", {"size": 3, "length": 4, "distinct": False}),
-}
 
 
 @dataclasses.dataclass(frozen=True)

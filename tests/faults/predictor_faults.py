@@ -115,7 +115,7 @@ UNREADABLE_FAULTS = (
     wrong(lambda probs: jnp.asarray(probs, jnp.bfloat16), "bfloat16.*return float32", "bfloat16"),
     wrong(lambda probs: [row.tolist()[: 1 + i % 2] for i, row in enumerate(probs)], "no array", "ragged lists"),
     wrong(lambda probs: (probs, None), "no array", "a pair"),
-    wrong(lambda probs: ({},) if probs is None else {}, "returned a dict", "a dictionary"),
+    wrong(lambda probs: {"law": probs}, "returned a dict", "a dictionary"),
     wrong(lambda probs: object(), "returned a object", "an object"),
     wrong(lambda probs: iter(probs), "returned a .*iterator", "an iterator"),
     wrong(lambda probs: Unwilling(), r"no array \(call detach\(\) first\)", "an array that will not be read"),
@@ -131,7 +131,9 @@ UNREADABLE_FAULTS = (
         "a law in reverse order",
     ),
     wrong(
-        lambda probs: dist.Binomial(probs.shape[-1], jnp.asarray(probs[..., 0])), "values that are not those", "a binomial"
+        lambda probs: dist.Binomial(probs.shape[-1], jnp.asarray(probs[..., 0])),
+        "values that are not those",
+        "a binomial",
     ),
     wrong(lambda probs: dist.Poisson(jnp.asarray(probs[..., 0])), "Poisson.*cannot be listed", "a Poisson law"),
     wrong(lambda probs: dist.Normal(jnp.asarray(probs[..., 0]), 1.0), "Normal.*cannot be listed", "a normal law"),
@@ -178,9 +180,8 @@ def first(row, value):
 def zero_where_the_oracle_has_mass(tunnel):
     def predictor(episodes):
         probs = exact(tunnel)(episodes)
-        row = probs[3, 1]
-        row[np.flatnonzero(row)[0]] = 0.0
-        probs[3, 1] = row / row.sum()
+        likeliest = np.arange(probs.shape[-1]) == probs[3, 1].argmax()
+        probs[3, 1] = np.where(likeliest, 0.0, 1 / (len(likeliest) - 1))
         return probs
 
     return predictor
@@ -195,7 +196,9 @@ ROW_FAULTS = (
     one_bad_row("a row of NaN", lambda row: row * np.nan, "finite", "it returned nan"),
     one_bad_row("an infinity", lambda row: first(row, np.inf), "finite", "it returned inf"),
     one_bad_row("a negative infinity", lambda row: first(row, -np.inf), "finite", "it returned -inf"),
-    one_bad_row("a negative probability", lambda row: row + first(0 * row, -1.0) + 1 / len(row), "normalised", "it returned -"),
+    one_bad_row(
+        "a negative probability", lambda row: row + first(0 * row, -1.0) + 1 / len(row), "normalised", "it returned -"
+    ),
     one_bad_row("a sum above 1", lambda row: row * (1 + 1e-4), "normalised", "the row sums to 1.0001"),
     one_bad_row("a sum below 1", lambda row: row * (1 - 1e-4), "normalised", "the row sums to 0.9999"),
     one_bad_row("a row of zeros", lambda row: 0 * row, "normalised", "the row sums to 0"),
@@ -205,12 +208,17 @@ ROW_FAULTS = (
     PredictorFault(
         zero_where_the_oracle_has_mass, "covers the oracle", r"episode 3, step 2 .*probability 0 for symbol \d"
     ),
-    PredictorFault(only_in_the_last_batch(np.nan), "finite", f"episode {BATCH + 5}, step 3 .*nan", name="NaN in the last batch"),
+    PredictorFault(
+        only_in_the_last_batch(np.nan), "finite", f"episode {BATCH + 5}, step 3 .*nan", name="NaN in the last batch"
+    ),
     PredictorFault(
         only_in_the_last_batch(-np.inf), "finite", f"episode {BATCH + 5}, step 3 .*-inf", name="-inf in the last batch"
     ),
     PredictorFault(
-        only_in_the_last_batch(2.0), "normalised", f"episode {BATCH + 5}, step 3 .*sums to", name="a bad sum in the last batch"
+        only_in_the_last_batch(2.0),
+        "normalised",
+        f"episode {BATCH + 5}, step 3 .*sums to",
+        name="a bad sum in the last batch",
     ),
 )
 
@@ -240,7 +248,8 @@ def next_key_leaked(tunnel):
         probs, keys = exact(tunnel)(episodes), np.asarray(episodes.stream["key"])
         coming = np.eye(probs.shape[-1])[np.roll(keys, -1, axis=1)]
         probs[:, :-1] *= 1 - 1e-3 * coming[:, :-1]
-        return probs / probs.sum(axis=-1, keepdims=True)
+        total = probs.sum(axis=-1, keepdims=True)  # 0 where somebody else's future makes an episode impossible
+        return np.divide(probs, total, where=total > 0, out=np.zeros_like(probs))
 
     return predictor
 
@@ -286,11 +295,15 @@ DEPENDENT_FAULTS = (
     PredictorFault(leak(1.0), "causal", PLACE, name="says what will come"),
     PredictorFault(leak(1e-3), "causal", PLACE, name="a leak of a thousandth"),
     PredictorFault(leak(1e-3, ahead=1), "causal", PLACE, name="a leak of the next step"),
-    PredictorFault(leak(1e-3, steps=2), "causal", r"episode \d+, step 3 of .* of step 3 on", name="a leak at one step only"),
+    PredictorFault(
+        leak(1e-3, steps=2), "causal", r"episode \d+, step 3 of .* of step 3 on", name="a leak at one step only"
+    ),
     PredictorFault(next_key_leaked, "causal", PLACE, where=(BIJECTION,)),
     PredictorFault(random, "deterministic", f"{PLACE}: asked"),
     PredictorFault(random_nan, "deterministic", f"{PLACE}: asked", where=(COIN,)),
-    PredictorFault(edited(_with_batch_mean), "deterministic", "asked among other episodes", name="averages over the batch"),
+    PredictorFault(
+        edited(_with_batch_mean), "deterministic", "asked among other episodes", name="averages over the batch"
+    ),
     PredictorFault(edited(_with_neighbour), "deterministic", "asked", name="looks at its neighbour in the batch"),
     PredictorFault(edited(_first_row_of_the_batch), "deterministic", "asked", name="treats the first row apart"),
 )
@@ -303,14 +316,12 @@ def at_last_step(probs):
 
 
 def rarely_very_wrong(tunnel):
-    """All but rules out what came, in the 1 of 1,000 episodes that a hash of the episode picks."""
+    """At the last step of 1 episode in 1,000 (a hash of its past says which) it all but rules out everything possible."""
 
     def predictor(episodes):
         probs = exact(tunnel)(episodes)
-        streams = np.concatenate([np.asarray(values) for values in episodes.stream.values()], axis=1)
-        weights = np.random.default_rng(0).integers(1, 2**31, streams.shape[1])
-        # The last value decides nothing, so that no prediction depends on its own answer; the rest comes before step -1.
-        picked = (streams * weights).sum(axis=1) % 1000 == 0
+        past = np.concatenate([np.asarray(values)[:, :-1] for values in episodes.stream.values()], axis=1)
+        picked = (past @ np.random.default_rng(0).integers(1, 2**31, past.shape[1])) % 1000 == 0
         probs[picked, -1] = 1e-12 + np.eye(probs.shape[-1])[probs[picked, -1].argmin(axis=-1)]
         return probs / probs.sum(axis=-1, keepdims=True)
 
@@ -318,8 +329,19 @@ def rarely_very_wrong(tunnel):
 
 
 WRONG_LAWS = (
-    PredictorFault(edited(lambda probs: np.roll(probs, 1, axis=-1) * 0.99 + 0.01 / probs.shape[-1]), "kl_bits", "", name="labels moved"),
-    PredictorFault(edited(lambda probs: 0.8 * probs + 0.2 / probs.shape[-1]), "kl_bits", "", where=(BIJECTION,), name="mass on what is ruled out"),
+    PredictorFault(
+        edited(lambda probs: np.roll(probs, 1, axis=-1) * 0.99 + 0.01 / probs.shape[-1]),
+        "kl_bits",
+        "",
+        name="labels moved",
+    ),
+    PredictorFault(
+        edited(lambda probs: 0.8 * probs + 0.2 / probs.shape[-1]),
+        "kl_bits",
+        "",
+        where=(BIJECTION,),
+        name="mass on what is ruled out",
+    ),
     PredictorFault(edited(lambda probs: np.full_like(probs, 1 / probs.shape[-1])), "kl_bits", "", name="constant"),
     PredictorFault(edited(at_last_step), "every_step", "", where=(BIJECTION,), name="wrong at the last step only"),
 )

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from ppl_tunnels import load_tunnel
 from ppl_tunnels.registry import module_from_file
 from ppl_tunnels.verification import properties
 from ppl_tunnels.verification.properties import ORACLE_PROPERTIES, ROUNDING, check_oracle
@@ -14,11 +13,6 @@ from ppl_tunnels.verification.properties import ORACLE_PROPERTIES, ROUNDING, che
 planted = module_from_file(str(Path(__file__).with_name("oracle_faults.py")))
 CASES = [(fault, where) for fault in planted.ORACLE_FAULTS for where in fault.where]
 NAMES = [f"{fault.name} in {where}".replace(" ", "-") for fault, where in CASES]
-
-
-@pytest.fixture(scope="module")
-def tunnels():
-    return {where: load_tunnel(name).configure(**setting) for where, (name, setting) in planted.SETTINGS.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,13 +37,13 @@ def referee():
 
 
 @pytest.fixture(scope="module")
-def findings(tunnels):
+def findings(small_tunnels):
     """What `check_oracle` finds, by property, run once for each fault and tunnel."""
     found = {}
 
     def of(fault, where):
         if (fault, where) not in found:
-            findings = check_oracle(tunnels[where], oracle=fault.oracle)
+            findings = check_oracle(small_tunnels[where], oracle=fault.oracle)
             found[fault, where] = {finding.name: finding for finding in findings}
         return found[fault, where]
 
@@ -63,8 +57,8 @@ def test_exact_bayes_written_apart_from_the_library_passes_everything(findings, 
 
 
 @pytest.mark.parametrize("where", planted.NO_FAULT.where)
-def test_the_derived_oracle_passes_everything(tunnels, where):
-    findings = check_oracle(tunnels[where])
+def test_the_derived_oracle_passes_everything(small_tunnels, where):
+    findings = check_oracle(small_tunnels[where])
     assert [finding.name for finding in findings] == [prop.name for prop in ORACLE_PROPERTIES]
     for finding in findings:
         assert finding.passed, finding

@@ -122,5 +122,5 @@ def test_a_model_for_another_encoding_is_refused(coin, predictor):
     encoding = dataclasses.replace(coin.encoding(), start=False)
     with pytest.raises(ValueError, match="the model has 3 tokens and the encoding 2"):
         ModelPredictor(other, encoding)
-    with pytest.raises(ValueError, match=r"Linear has no frozen dataclass `\.config`"):
+    with pytest.raises(ValueError, match=r"Linear has no `\.config`, the frozen dataclass"):
         ModelPredictor(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), coin.encoding())

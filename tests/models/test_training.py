@@ -11,12 +11,10 @@ from flax import nnx
 
 import ppl_tunnels
 from ppl_tunnels.keys import Purpose, stream_key
-from ppl_tunnels.models import FitConfig, TrainingDivergedError, fit, load_model
+from ppl_tunnels.models import FitConfig, TrainingDivergedError, fit, load_model, training
 from ppl_tunnels.models import training_step as steps_module
 from ppl_tunnels.models.losses import kl_divergence
 from ppl_tunnels.models.predictor import hash_weights
-from ppl_tunnels.oracles.laws import Finite
-from ppl_tunnels.oracles.oracle import Oracle
 from ppl_tunnels.tunnel import WindTunnel
 
 
@@ -27,17 +25,17 @@ def mean_kl_bits(predictor, tunnel) -> float:
 
 
 def test_it_learns_the_posterior_from_exact_targets(coin, short_run):
-    # A constant one half is 0.19 bits from this coin; 150 steps were seen to end at 1e-4.
-    assert mean_kl_bits(short_run.predictor, coin) < 2e-3
+    # The prior's predictive is about 0.2 bits from this coin's; seeds 0, 1 and 2 ended between 1e-6 and 1.2e-5.
+    assert mean_kl_bits(short_run.predictor, coin) < 2e-4
     assert short_run.metrics[0].kl_bits > 10 * short_run.metrics[-1].kl_bits
     assert short_run.predictor.targets == "oracle"
 
 
 def test_it_learns_the_posterior_from_samples(coin, short_config):
     result = fit(coin, dataclasses.replace(short_config, targets="sampled"), progress=False)
-    assert mean_kl_bits(result.predictor, coin) < 2e-2
+    assert mean_kl_bits(result.predictor, coin) < 1e-2  # seeds 0 and 1 ended at 3e-3 and 4e-3
     assert result.predictor.targets == "sampled"
-    # The loss scatters about irreducible + KL: the mean of 150 x 32 x 5 predictions, each with a deviation below 2 bits.
+    # The loss scatters about irreducible + KL. The unit is the episode: 150 x 32, each deviating by under 2 bits.
     excess = np.mean([row.loss_bits - row.irreducible_bits - row.kl_bits for row in result.metrics])
     assert abs(excess) < 4 * 2 / math.sqrt(150 * 32)
 
@@ -47,18 +45,13 @@ def test_loss_is_irreducible_plus_kl_for_exact_targets(short_run):
         assert row.loss_bits == pytest.approx(row.irreducible_bits + row.kl_bits, abs=1e-6)
 
 
-def test_irreducible_loss_is_the_oracles_entropy():
+def test_irreducible_loss_is_the_oracles_entropy_over_the_scored_steps():
     # The entropy of the t-th value of a bijection of n symbols is log2(n - t) bits, whatever was seen.
     bijection = ppl_tunnels.load_tunnel("bijection").configure(size=4, length=3)
-    result = fit(bijection, FitConfig(steps=2, batch=4, options={"width": 8}, steps_per_call=2), progress=False)
-    assert result.metrics[0].irreducible_bits == pytest.approx((2 + math.log2(3) + 1) / 3, abs=1e-6)
-
-
-def test_only_scored_steps_count(coin):
-    # Before the first flip the exact law is one half: one bit, and nothing of the later steps.
-    first = dataclasses.replace(coin, scoring=lambda **_: np.arange(5) == 0)
-    result = fit(first, FitConfig(steps=2, batch=4, options={"width": 8}, steps_per_call=2), progress=False)
-    assert result.metrics[0].irreducible_bits == pytest.approx(1, abs=1e-12)
+    early = dataclasses.replace(bijection, scoring=lambda **_: np.array([True, True, False]))
+    config = FitConfig(steps=2, batch=4, options={"width": 8}, optimizer="adamw", steps_per_call=2)
+    result = fit(early, config, progress=False)
+    assert result.metrics[0].irreducible_bits == pytest.approx((2 + math.log2(3)) / 2, abs=1e-6)
 
 
 def test_equal_seeds_give_equal_weights_and_others_do_not(coin, short_config, short_run):
@@ -93,14 +86,9 @@ def test_a_run_continued_from_its_state_is_the_run(coin, short_config, short_run
 
 
 def test_parameters_stay_float32(coin, short_config, short_run):
-    _, state = steps_module.start(coin, short_config)
-    shape, _ = jax.eval_shape(
-        lambda key, state: steps_module._one_step(coin, short_config, steps_module.start(coin, short_config)[0])(
-            key, state
-        ),
-        stream_key(0, Purpose.TRAINING),
-        state,
-    )
+    graph, state = steps_module.start(coin, short_config)
+    step = steps_module._one_step(coin, short_config, graph)
+    shape, _ = jax.eval_shape(step, stream_key(0, Purpose.TRAINING), state)
     assert {leaf.dtype for leaf in jax.tree.leaves(shape.parameters)} == {np.dtype("float32")}
     assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(short_run.predictor.model))} == {np.dtype("float32")}
 
@@ -109,14 +97,14 @@ def test_nothing_compiles_again_within_a_run_or_for_another_seed(coin, monkeypat
     traces = []
     sample = WindTunnel.sample
     monkeypatch.setattr(WindTunnel, "sample", lambda self, key, n: (traces.append(n), sample(self, key, n))[1])
-    config = FitConfig(steps=14, batch=3, options={"width": 8}, steps_per_call=3)
+    config = FitConfig(steps=14, batch=3, options={"width": 8}, optimizer="adamw", steps_per_call=3)
     result = fit(coin, config, progress=False)
     assert [row.step for row in result.metrics] == [3, 6, 9, 12, 14]
     once = len(traces)
     other = fit(coin, dataclasses.replace(config, seed=5), progress=False)
     assert len(traces) == once == traces.count(3)
     assert other.compile_seconds < 0.1 * result.compile_seconds
-    assert result.metrics[-1].learning_rate == pytest.approx(0.02 * (1 + math.cos(math.pi * 12 / 13)) / 2, rel=1e-4)
+    assert result.metrics[-1].learning_rate == pytest.approx(0.01 * (1 + math.cos(math.pi * 12 / 13)) / 2, rel=1e-4)
 
 
 def test_a_run_leaves_a_model_and_whole_lines_of_metrics(coin, short_config, short_run, tmp_path):
@@ -163,17 +151,17 @@ def test_divergence_names_the_step_and_what_to_try(coin, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_an_oracle_that_rules_out_what_was_drawn_is_named(coin, monkeypatch):
-    def no_heads(self, episodes, site=None, visible=None):
-        shape = episodes.stream["flip"].shape
-        return Finite(jax.numpy.broadcast_to(jax.numpy.array([0.0, -jax.numpy.inf]), (*shape, 2)))
+def test_an_oracle_that_rules_out_what_was_drawn_is_named(coin, short_config, monkeypatch):
+    def call(key, state):
+        found = np.zeros(30)
+        return state, steps_module.StepRecord(found, np.where(np.arange(30) == 7, np.inf, 0.0), found, found)
 
-    monkeypatch.setattr(Oracle, "predictive", no_heads)
-    config = FitConfig(steps=4, batch=8, options={"width": 8}, targets="sampled", steps_per_call=2)
-    with pytest.raises(
-        TrainingDivergedError, match=r"the oracle's own loss is inf at step 1 of 4: it gives probability zero"
-    ):
-        fit(coin, config, progress=False)
+    monkeypatch.setattr(training, "compiled_call", lambda *_: call)
+    message = (
+        r"the oracle's own loss is inf at step 8 of 150: it gives probability zero to a value that the program drew"
+    )
+    with pytest.raises(TrainingDivergedError, match=message):
+        fit(coin, short_config, progress=False)
 
 
 def test_a_destination_that_holds_something_else_is_refused_before_training(coin, short_config, tmp_path):
@@ -182,17 +170,10 @@ def test_a_destination_that_holds_something_else_is_refused_before_training(coin
         fit(coin, short_config, directory=tmp_path, progress=False, on_metrics=lambda _: pytest.fail("it trained"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("encoding.readout[scored]", "encoding.readout[scored] - 1"),
-        ("log_probs[:, scored]", "log_probs[:, scored[::-1]]"),
-    ],
-    ids=["reads-one-too-early", "targets-of-other-steps"],
-)
-def test_kl_to_the_exact_law_exposes_a_misplaced_readout_or_target(coin, short_config, mutate, monkeypatch, old, new):
-    faulty = mutate(steps_module, old, new)
-    for name in ("start", "compiled_call", "TrainingState", "StepRecord"):
-        monkeypatch.setattr("ppl_tunnels.models.training." + name, getattr(faulty, name))
-    result = fit(coin, dataclasses.replace(short_config, options={"width": 16}), progress=False)
+def test_a_readout_one_step_too_early_is_seen_in_the_kl(coin, short_config, mutate, monkeypatch):
+    faulty = mutate(steps_module, "encoding.readout[scored]", "encoding.readout[np.maximum(scored - 1, 0)]")
+    for name in ("start", "compiled_call"):
+        monkeypatch.setattr(training, name, getattr(faulty, name))
+    result = fit(coin, short_config, progress=False)
     assert mean_kl_bits(result.predictor, coin) > 2e-3
+    assert result.metrics[-1].kl_bits > 2e-2

@@ -201,6 +201,12 @@ def test_longer_sequences_need_positions_that_were_not_learned():
     assert run(small(position="rotary"), tokens).shape == (1, LENGTH + 1, 3)
 
 
+@pytest.mark.parametrize("at", [[-1, 2], [0, LENGTH]])
+def test_positions_outside_the_sequence_are_refused(at):
+    with pytest.raises(ValueError, match="the positions of the sequence are 0 … 5"):
+        small()(jnp.zeros((1, LENGTH), jnp.int32), np.array(at))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
