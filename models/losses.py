@@ -16,8 +16,8 @@ def cross_entropy(targets: jax.Array, log_q: jax.Array) -> jax.Array:
     """Mean over predictions of -Σ targets * log_q, in nats, a scalar.
 
     Args:
-        targets: non-negative weights `[..., symbol]`. A prediction whose weights are all zero does not count: a label of
-            -1 as a one-hot, the law given impossible evidence.
+        targets: non-negative weights `[..., symbol]`. A prediction whose weights are all zero does not count: a label
+            of -1 as a one-hot, the law given impossible evidence.
         log_q: log-probabilities `[..., symbol]`; -inf where the target is zero is legal, in the gradient too.
 
     Example:

@@ -1,8 +1,8 @@
 """Training: fresh episodes without end, exact or sampled targets, and a predictor at the end.
 
 Minimised is the mean over scored steps of -Σ_v t_v log q_v, where t is the oracle's law (`targets="oracle"`,
-distillation) or a one-hot of the value that was drawn (`targets="sampled"`, maximum likelihood, whose minimum is the same
-law). The host only reads losses: see `training_step` for what runs on the device.
+distillation) or a one-hot of the value that was drawn (`targets="sampled"`, maximum likelihood, whose minimum is the
+same law). The host only reads losses: see `training_step` for what runs on the device.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """The part of training that runs on the device: many optimiser steps in one compiled call.
 
-Step i draws its episodes with fold_in(key, i): no two steps share a key, and step i is the same whether the run began at
-0 or at i. It is traced under x64, because programs and oracles are float64; parameters, activations and the optimiser's
-moments are float32.
+Step i draws its episodes with fold_in(key, i): no two steps share a key, and step i is the same whether the run began
+at 0 or at i. It is traced under x64, because programs and oracles are float64; parameters, activations and the
+optimiser's moments are float32.
 """
 
 import dataclasses

@@ -36,7 +36,6 @@ class RandomPermutation(dist.Distribution):
 
     arg_constraints = {}  # noqa: RUF012  (NumPyro's own convention)
     pytree_aux_fields = ("size",)
-    support = _Permutation()
     has_enumerate_support = True
 
     def __init__(self, size: int, *, validate_args: bool | None = None):
@@ -44,6 +43,11 @@ class RandomPermutation(dist.Distribution):
             raise ValueError(f"RandomPermutation was given size {size}; expected at least 1")
         self.size = int(size)
         super().__init__((), (self.size,), validate_args=validate_args)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """Permutations of as many items."""
+        return _Permutation()
 
     @property
     def support_size(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpyro.distributions as dist
+from jax.core import Tracer
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
@@ -115,7 +116,7 @@ class _Inspector(Messenger):
             self.record.order.append(name)
         if self.scan is None and name in self.record.scan_of:
             return  # the sites of a scan pass by once more, stacked
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(one_draw(fn).support)):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(one_draw(fn).support)):
             self.record.moving.add(name)
 
 

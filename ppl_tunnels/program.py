@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.core import Tracer
 from numpyro import handlers
+from numpyro.distributions.distribution import validation_enabled
 
 from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.densities import exact_log_prob
@@ -75,7 +77,7 @@ class Site:
 @contextlib.contextmanager
 def double_precision() -> Iterator[None]:
     """Programs are traced in double precision and with NumPyro's argument validation off (traced values have none)."""
-    with jax.enable_x64(True), dist.distribution.validation_enabled(False):
+    with jax.enable_x64(True), validation_enabled(False):
         yield
 
 
@@ -91,7 +93,7 @@ def require_x64(what: str, *arrays: Any) -> None:
     if jax.config.jax_enable_x64:
         return
     # Concrete arguments do not help: inside a jit, whatever is computed from them becomes part of its trace.
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*jax.tree.leaves(arrays), jnp.zeros(()))):
+    if any(isinstance(leaf, Tracer) for leaf in (*jax.tree.leaves(arrays), jnp.zeros(()))):
         raise TunnelError(
             f"{what} was called inside a jit that runs in single precision; oracles are exact in double precision only. "
             "Call your jitted function inside 'with jax.enable_x64(True):' (model parameters may stay float32)."

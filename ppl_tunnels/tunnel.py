@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError, suggest
@@ -156,7 +157,7 @@ class WindTunnel:
             Episodes with context, stream and latents.
         """
         require_x64(f"{self.name}.sample", key)
-        if isinstance(key, jax.core.Tracer):
+        if isinstance(key, Tracer):
             with double_precision():
                 return self._draw(key, n)
         # Always in the same mode, so that the compiled sampler is found again.

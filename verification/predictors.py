@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.oracles.densities import exact_log_prob
+from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.finite_laws import NORMALISATION
 
@@ -119,7 +120,7 @@ def _read_law(law: dist.Distribution, support: np.ndarray) -> np.ndarray:
             f"the predictor's {type(law).__name__} is over {len(values)} values that are not those of the predicted site's support "
             f"({len(support)}), in that order; give one probability for each of them"
         )
-    if hasattr(law, "log_probs"):
+    if isinstance(law, Finite):
         return np.exp(np.asarray(law.log_probs))
     if isinstance(law, dist.CategoricalProbs | dist.CategoricalLogits):
         return np.asarray(law.probs)

@@ -13,7 +13,10 @@ _MOST_STEPS = 8
 
 
 def small_configurations(tunnel: WindTunnel) -> tuple[WindTunnel, ...]:
-    """The tunnel itself if it is small, else the configurations it names, else the first one found by shrinking integers.
+    """The configurations that a tunnel names; else itself if it is small, else the first found by shrinking integers.
+
+    Raises:
+        TunnelError: a configuration that it names is not small.
 
     Example:
         >>> import ppl_tunnels

@@ -25,7 +25,7 @@ _DRAWS = 4
 
 def _draws(tunnel: "WindTunnel") -> dict[str, np.ndarray]:
     few = tunnel.probe[:_DRAWS]
-    return {**few.context, **few.latent, **few.stream}
+    return {name: np.asarray(value) for name, value in {**few.context, **few.latent, **few.stream}.items()}
 
 
 def check_program_runs_forward(tunnel: "WindTunnel") -> None:

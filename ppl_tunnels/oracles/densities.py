@@ -74,7 +74,7 @@ def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
             + _times(n - value, jax.nn.log_sigmoid(-logits))
         )
     if isinstance(fn, dist.BetaBinomial):
-        n, heads, tails = jnp.asarray(fn.total_count), fn.concentration1, fn.concentration0
+        n, heads, tails = map(jnp.asarray, (fn.total_count, fn.concentration1, fn.concentration0))
         return _log_choices(n, value) + _log_beta(heads + value, tails + n - value) - _log_beta(heads, tails)
     if isinstance(fn, dist.GeometricProbs):
         probs = _in_unit_interval(fn.probs)
@@ -93,7 +93,7 @@ def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     if isinstance(fn, dist.Gamma):
         shape, rate = jnp.asarray(fn.concentration), jnp.asarray(fn.rate)
         return shape * jnp.log(rate) + xlogy(shape - 1, value) - rate * value - gammaln(shape)
-    return fn.log_prob(value)
+    return jnp.asarray(fn.log_prob(value))
 
 
 def _times(count: jax.Array, log_prob: jax.Array) -> jax.Array:

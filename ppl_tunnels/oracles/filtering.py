@@ -15,7 +15,7 @@ Source: Rabiner (1989), section III; the state space is read off the program (se
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +112,9 @@ class FilteringEngine:
         values, index = joint_values({site: target}, lambda _: shape)
         # The joint values of a site come with its first draw running slowest; laws list them with it running fastest.
         order = np.argsort(index[site], kind="stable")
-        log_probs = self._law(episodes, visible, site=site) if target.per_step else self._static(episodes, visible, site=site)
+        log_probs = (
+            self._law(episodes, visible, site=site) if target.per_step else self._static(episodes, visible, site=site)
+        )
         return Finite(log_probs, values[site][order])
 
     def log_evidence(self, episodes: Episodes) -> jax.Array:
@@ -124,6 +126,7 @@ class FilteringEngine:
         def law(episodes, visible, *, site):
             def one(observed, context):
                 prior, filters = self._hypotheses(context, merge=True)
+
                 def of(static, first):
                     return self._filter(context, static, first, observed, visible, site)
 
@@ -147,7 +150,7 @@ class FilteringEngine:
                 def of(static, first):
                     return self._filter(context, static, first, observed, visible, None)
 
-                weights = prior[:, None] + jax.vmap(of)(*filters)  # [hypothesis, step + 1]
+                weights = prior[:, None] + jnp.asarray(jax.vmap(of)(*filters))  # [hypothesis, step + 1]
                 member = jnp.where(own[:, None] == np.arange(own.max() + 1), 0.0, -jnp.inf)
                 return normalised(logsumexp(weights[:, :, None] + member[:, None, :], axis=0))
 
@@ -180,7 +183,12 @@ class FilteringEngine:
             scan = take_out_scan(self.program, {**context, **self._own(static)})
             given = {**context, **static}
             log_prior = sum(
-                (jnp.sum(site_log_prob(scan.before[name], from_layout(given[name], self.sites[name]), self.sites[name])) for name in given),
+                (
+                    jnp.sum(
+                        site_log_prob(scan.before[name], from_layout(given[name], self.sites[name]), self.sites[name])
+                    )
+                    for name in given
+                ),
                 start=jnp.zeros(()),
             )
             leaves = jax.tree.leaves(scan.first)
@@ -229,16 +237,18 @@ class FilteringEngine:
         if self.labelled:
             leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(scan.first)]
             inputs = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], scan.inputs) if steps else None
-            table = jax.vmap(lambda stream: matrices(leaves, inputs, stream)[:-1])(jax.tree.map(jnp.asarray, self.label_values))
+            table = jax.vmap(lambda stream: matrices(leaves, inputs, stream)[:-1])(
+                jax.tree.map(jnp.asarray, self.label_values)
+            )
             labels = sum(self._label_part(name, observed[name]) for name in self.streams)
 
-            def at(carry, given, stream, label):
-                return (*jax.tree.map(lambda leaf: leaf[label], table), carry)
         else:
-            labels = jnp.zeros(steps, dtype=int)
+            table, labels = None, jnp.zeros(steps, dtype=int)
 
-            def at(carry, given, stream, label):
+        def at(carry, given, stream, label):
+            if table is None:
                 return matrices(carry, given, stream)
+            return (*jax.tree.map(lambda leaf: leaf[label], table), carry)
 
         def run(shown):
             def advance(state, step):
@@ -314,7 +324,9 @@ class FilteringEngine:
             symbols = jnp.zeros(0)
             if site in per_step_streams:
                 target = self.sites[site]
-                earlier = sum((log_prob[name] for name in self.streams[: self.streams.index(site)]), start=jnp.zeros(()))
+                earlier = sum(
+                    (log_prob[name] for name in self.streams[: self.streams.index(site)]), start=jnp.zeros(())
+                )
                 batch = step_batch(target)
 
                 def at(value):
@@ -324,8 +336,14 @@ class FilteringEngine:
             return prior, likelihood, symbols, self._state_of([after[i] for i in self.space.hidden]), after
 
         states = jnp.arange(self.space.size)
-        over = jax.vmap(one, in_axes=(None, 0)) if latents else lambda state, latent: jax.tree.map(lambda x: x[None], one(state, latent))
-        prior, likelihood, symbols, following, after = jax.vmap(over, in_axes=(0, None))(states, jax.tree.map(jnp.asarray, latents))
+        over = (
+            jax.vmap(one, in_axes=(None, 0))
+            if latents
+            else lambda state, latent: jax.tree.map(lambda x: x[None], one(state, latent))
+        )
+        prior, likelihood, symbols, following, after = jax.vmap(over, in_axes=(0, None))(
+            states, jax.tree.map(jnp.asarray, latents)
+        )
         finite = jnp.isfinite(prior + likelihood)
         scale = jnp.max(jnp.where(finite, likelihood, -jnp.inf))
         scale = jnp.where(jnp.isfinite(scale), scale, 0.0)

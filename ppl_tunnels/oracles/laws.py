@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.core import Tracer
 from numpyro.distributions import constraints
 
 from ppl_tunnels.errors import TunnelError
@@ -23,7 +24,7 @@ def _in_own_precision(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def wrapped(self, *args, **kwargs):
-        if isinstance(self.log_probs, jax.core.Tracer) or self.log_probs.dtype != np.float64:
+        if isinstance(self.log_probs, Tracer) or self.log_probs.dtype != np.float64:
             return method(self, *args, **kwargs)
         with jax.enable_x64(True):
             return method(self, *args, **kwargs)

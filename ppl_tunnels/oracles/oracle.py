@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import ImpossibleEvidenceWarning, TunnelError, suggest
@@ -141,7 +142,7 @@ class Oracle:
                 f"visible was given as {getattr(visible, 'dtype', type(visible).__name__)} of shape {np.shape(visible)}; expected "
                 f"booleans of shape ({steps}, {steps}), [step, earlier step]"
             )
-        if not isinstance(visible, jax.core.Tracer) and np.triu(np.asarray(visible)).any():
+        if not isinstance(visible, Tracer) and np.triu(np.asarray(visible)).any():
             step, other = (int(i) for i in np.argwhere(np.triu(np.asarray(visible)))[0])
             raise TunnelError(
                 f"visible[{step}, {other}] is true, but step {other} is not before step {step}; set the upper triangle and "
@@ -150,7 +151,7 @@ class Oracle:
         return jax.numpy.asarray(visible)
 
     def _warn_impossible(self, law: Finite, site: str) -> None:
-        if isinstance(law.log_probs, jax.core.Tracer):
+        if isinstance(law.log_probs, Tracer):
             return
         undefined = np.isnan(np.asarray(law.log_probs)).any(axis=-1)
         if undefined.any():

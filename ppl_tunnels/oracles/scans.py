@@ -34,7 +34,7 @@ class Scan:
     before: dict[str, dist.Distribution]
 
 
-class _Reached(Exception):  # noqa: N818  (it is how the program is left, not an error)
+class _Reached(Exception):
     def __init__(self, body: Any, first: Any, inputs: Any):
         super().__init__()
         self.body, self.first, self.inputs = body, first, inputs

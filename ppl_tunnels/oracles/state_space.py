@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl_tunnels.oracles.dependence import dependence
 from ppl_tunnels.oracles.densities import exact_log_prob
+from ppl_tunnels.oracles.dependence import dependence
 from ppl_tunnels.oracles.scans import take_out_scan
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MOST_DRAWS = 4_096
 _MOST_MET = 20_000
 
 
-class Unsuitable(Exception):  # noqa: N818  (an answer, not an error: the engine does not apply)
+class Unsuitable(Exception):
     """Why a program has no finite state space; the message names the part and the remedy."""
 
 
@@ -224,9 +224,7 @@ class _Finder:
         """Joint values of the hidden leaves, found together with the observed leaves that they depend on."""
         together = set(hidden)
         while True:
-            more = together | {
-                key for leaf in together for kind, key in step_of["carry"][leaf] if kind == "carry"
-            }
+            more = together | {key for leaf in together for kind, key in step_of["carry"][leaf] if kind == "carry"}
             if more == together:
                 break
             together = more
@@ -245,9 +243,9 @@ class _Finder:
         static_values, _ = joint_values(self.statics, lambda site: site.batch_shape)
         context = {name: jnp.zeros(site.layout, site.dtype) for name, site in self.context.items()}
         idle = {
-            name: jnp.zeros(site.layout[1:], site.dtype) if site.support is None else jnp.asarray(
-                np.broadcast_to(site.support[0], site.layout[1:])
-            )
+            name: jnp.zeros(site.layout[1:], site.dtype)
+            if site.support is None
+            else jnp.asarray(np.broadcast_to(site.support[0], site.layout[1:]))
             for name, site in self.streams.items()
             if name not in moves
         }

@@ -123,6 +123,8 @@ def chain(length=3):
     """No latent at all: a Markov chain with a forbidden transition."""
 
     def step(last, _):
-        return numpyro.sample("letter", dist.Categorical(jnp.array([[0.8, 0.2, 0.0], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]])[last])), None
+        return numpyro.sample(
+            "letter", dist.Categorical(jnp.array([[0.8, 0.2, 0.0], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]])[last])
+        ), None
 
     scan(step, jnp.array(0), None, length=length)

@@ -118,9 +118,17 @@ def broken(length=2):
         (lambda: brute_force_predictive(load("line"), load("line").probe[:1], "y"), ["'y'", "no finite support"]),
         (lambda: brute_force_predictive(load("echo"), None, "ehco"), ["'ehco'", "did you mean 'echo'?"]),
         (lambda: brute_force_posterior(load("echo"), None, "act"), ["'act'", "not latent"]),
-        (lambda: joint_table_predictive(load("casino").configure(length=6), load("casino").configure(length=6).probe[:1]), ["joint values", "50,000"]),
+        (
+            lambda: joint_table_predictive(
+                load("casino").configure(length=6), load("casino").configure(length=6).probe[:1]
+            ),
+            ["joint values", "50,000"],
+        ),
         (lambda: joint_table_predictive(load("umbrella"), None), ["'rain'", "not a stream site"]),
-        (lambda: brute_force_predictive(broken, broken.episodes(stream={"x": np.array([[1, 1]])})), ["'x'", "nan", "out of range"]),
+        (
+            lambda: brute_force_predictive(broken, broken.episodes(stream={"x": np.array([[1, 1]])})),
+            ["'x'", "nan", "out of range"],
+        ),
     ],
 )
 def test_refusals(call, words):

@@ -70,7 +70,16 @@ def test_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) ->
 def test_show_a_program_outside_the_repository(monkeypatch, capsys, program) -> None:
     status, out, _ = call(monkeypatch, capsys, "show", f"{program}:little_urn", "-s", "length=3")
     assert status == 0
-    for word in ("urn", "latent", "ball", "stream, predicted", "length=3", "memoryless", "label-permuted", "for each of 3 values"):
+    for word in (
+        "urn",
+        "latent",
+        "ball",
+        "stream, predicted",
+        "length=3",
+        "memoryless",
+        "label-permuted",
+        "for each of 3 values",
+    ):
         assert word in out, word
 
 

@@ -41,7 +41,12 @@ REFUSED = {
     "a number": ("echo", {**ECHO, "act": 1}, {}, ["'act'", "shape ()", "(n, 3)"]),
     "ragged": ("echo", {**ECHO, "act": [[0, 1, 2], [0]]}, {}, ["'act'", "unequal lengths"]),
     "episodes differ": ("echo", {**ECHO, "act": ECHO["act"][:1]}, {}, ["'act' 1", "'echo' 2", "same episodes"]),
-    "too large": ("echo", {**ECHO, "act": changed(ECHO["act"], (1, 2), 3)}, {}, ["'act' is 3", "episode 1, step 2", "0 to 2"]),
+    "too large": (
+        "echo",
+        {**ECHO, "act": changed(ECHO["act"], (1, 2), 3)},
+        {},
+        ["'act' is 3", "episode 1, step 2", "0 to 2"],
+    ),
     "negative": ("echo", {**ECHO, "act": changed(ECHO["act"], (0, 1), -1)}, {}, ["'act' is -1", "episode 0, step 1"]),
     "NaN": (
         "echo",
@@ -57,9 +62,19 @@ REFUSED = {
     ),
     "words": ("echo", {**ECHO, "act": ECHO["act"].astype(str)}, {}, ["'act'", "<U", "expected numbers"]),
     "no context": ("panel", PANEL, {}, ["context site 'hint'", "missing"]),
-    "plate shape": ("panel", {**PANEL, "pixels": np.zeros((2, 2), int)}, {"hint": [0, 0]}, ["'pixels'", "(n, 2, 2)", "step, …"]),
+    "plate shape": (
+        "panel",
+        {**PANEL, "pixels": np.zeros((2, 2), int)},
+        {"hint": [0, 0]},
+        ["'pixels'", "(n, 2, 2)", "step, …"],
+    ),
     "context value": ("panel", PANEL, {"hint": [0, 3]}, ["'hint' is 3", "episode 1", "0 to 2"]),
-    "vector": ("survey", {"answers": np.full((1, 2, 2), 2)}, {}, ["'answers' is [2 2]", "episode 0, step 0", "4 values"]),
+    "vector": (
+        "survey",
+        {"answers": np.full((1, 2, 2), 2)},
+        {},
+        ["'answers' is [2 2]", "episode 0, step 0", "4 values"],
+    ),
 }
 
 

@@ -77,9 +77,9 @@ def test_every_token_is_in_the_vocabulary_and_every_target_a_symbol(name):
     encoding, episodes = tunnel.encoding(), tunnel.probe
     tokens, targets = np.asarray(encoding.encode(episodes)), np.asarray(encoding.targets(episodes))
     assert tokens.shape == (len(episodes), encoding.sequence_length) and tokens.dtype == np.int32
-    assert 0 <= tokens.min() and tokens.max() < encoding.vocabulary_size
+    assert tokens.min() >= 0 and tokens.max() < encoding.vocabulary_size
     assert targets.shape == (len(episodes), tunnel.length) and targets.dtype == np.int32
-    assert 0 <= targets.min() and targets.max() < encoding.outputs
+    assert targets.min() >= 0 and targets.max() < encoding.outputs
     assert encoding.readout.shape == (tunnel.length,) and encoding.readout[-1] == encoding.sequence_length - 1
     realised = {**episodes.stream, **episodes.latent}[tunnel.predict]
     per_step = tunnel.reading.sites[tunnel.predict].per_step

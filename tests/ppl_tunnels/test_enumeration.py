@@ -50,7 +50,9 @@ def random_streams(tunnel, seed, n):
     """Any values of the supports, likely or impossible, with the context of draws."""
     rng = np.random.default_rng(seed)
     sites = tunnel.reading.sites
-    stream = {name: rng.choice(sites[name].support, (n, *sites[name].batch_shape)) for name in tunnel.reading.named("stream")}
+    stream = {
+        name: rng.choice(sites[name].support, (n, *sites[name].batch_shape)) for name in tunnel.reading.named("stream")
+    }
     return tunnel.episodes(stream=stream, context=tunnel.probe[:n].context)
 
 
@@ -76,7 +78,9 @@ def test_equals_brute_force(name, sites, masked):
     requests = [(site, None) for site in sites] + ([(masked, random_mask(tunnel.length, 3))] if masked else [])
     for site, visible in requests:
         latent = tunnel.reading.sites[site].role == "latent"
-        own, referee = (oracle.posterior, brute_force_posterior) if latent else (oracle.predictive, brute_force_predictive)
+        own, referee = (
+            (oracle.posterior, brute_force_posterior) if latent else (oracle.predictive, brute_force_predictive)
+        )
         law = own(episodes, site, visible)
         assert law.log_probs.dtype == jnp.float64
         np.testing.assert_allclose(law.to_numpy(), referee(tunnel, episodes, site, visible), **EXACT, err_msg=site)
@@ -118,7 +122,9 @@ def test_values_are_listed_in_the_order_of_the_probabilities(name):
 def test_a_joint_posterior_is_over_vectors_of_draws():
     """Would catch the rows of a plate swapped: the hint tells on the first row's kind only."""
     tunnel = load("panel")
-    law = engine_of("panel").posterior(tunnel.episodes(stream={"pixels": [[[1, 1]] * 2], "label": [[0, 0]]}, context={"hint": [2]}), "kind")
+    law = engine_of("panel").posterior(
+        tunnel.episodes(stream={"pixels": [[[1, 1]] * 2], "label": [[0, 0]]}, context={"hint": [2]}), "kind"
+    )
     prior = {tuple(value): prob for value, prob in zip(law.values.tolist(), law.to_numpy()[0, 0].tolist(), strict=True)}
     assert prior[0, 0] == prior[0, 1] == 0
     assert prior[1, 0] == pytest.approx(0.7, abs=1e-15) and prior[1, 1] == pytest.approx(0.3, abs=1e-15)
@@ -232,7 +238,10 @@ def test_a_continuous_stream_has_no_finite_predictive():
 def test_explain_says_what_a_mask_means():
     """Would catch hiding called marginalising where later laws use the hidden value."""
     assert "27" not in engine_of("umbrella").explain()
-    assert "16 joint values" in engine_of("umbrella").explain() and "exactly marginalising" in engine_of("umbrella").explain()
+    assert (
+        "16 joint values" in engine_of("umbrella").explain()
+        and "exactly marginalising" in engine_of("umbrella").explain()
+    )
     assert "not marginalising" in engine_of("echo").explain()
 
 

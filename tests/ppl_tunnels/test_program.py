@@ -84,7 +84,9 @@ def test_a_single_precision_jit_is_refused():
     concrete = jnp.zeros(2)
     with jax.enable_x64(False):
         for function in (lambda x: require_x64("it", x), lambda _: require_x64("it", concrete)):
-            with pytest.raises(TunnelError, match="it was called inside a jit that runs in single precision.*enable_x64"):
+            with pytest.raises(
+                TunnelError, match="it was called inside a jit that runs in single precision.*enable_x64"
+            ):
                 jax.jit(function)(jnp.zeros(2))
         require_x64("it", concrete)  # eagerly there is nothing to refuse
     jax.jit(lambda x: require_x64("it", x))(concrete)

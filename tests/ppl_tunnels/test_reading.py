@@ -177,7 +177,11 @@ REFUSED = {
     "two scans": (two_scans, {"stream": ("x", "y")}, ["x, y", "one scan", "same scan body"]),
     "no common plate": (two_disjoint_plates, {"stream": ("x", "y")}, ["x, y", "share no plate", "one plate or scan"]),
     "step= with a scan": (lambda: draw_in_scan("x"), {"step": "n"}, ["step='n'", "scan"]),
-    "step= misspelt": (lambda: draw_in_plate("x", plate="rolls"), {"step": "roll"}, ["step='roll'", "did you mean 'rolls'?"]),
+    "step= misspelt": (
+        lambda: draw_in_plate("x", plate="rolls"),
+        {"step": "roll"},
+        ["step='roll'", "did you mean 'rolls'?"],
+    ),
     "an unknown stream": (lambda: draw_in_plate("face"), {"stream": "fcae"}, ["'fcae'", "did you mean 'face'?"]),
     "an unknown context": (lambda: draw_in_plate("x"), {"context": ("y",)}, ["context='y'", "known: x"]),
     "both roles": (lambda: draw_in_plate("x"), {"context": ("x",)}, ["'x'", "both stream and context", "one role"]),

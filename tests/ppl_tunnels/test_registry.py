@@ -34,7 +34,9 @@ def test_other_packages_can_register_tunnels(monkeypatch):
         importlib.metadata.EntryPoint("theirs", "ppl_tunnels.tunnels.coin:coin", "ppl_tunnels.tunnels"),
         importlib.metadata.EntryPoint("bijection", "elsewhere:impostor", "ppl_tunnels.tunnels"),
     ]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries if group == "ppl_tunnels.tunnels" else [])
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: entries if group == "ppl_tunnels.tunnels" else []
+    )
     assert load_tunnel("theirs").name == "coin"
     assert tunnel_names()["bijection"] == "ppl_tunnels.tunnels.bijection:bijection"
 

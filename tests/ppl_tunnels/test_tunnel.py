@@ -50,11 +50,20 @@ def test_configure_gives_a_new_tunnel_and_leaves_the_old():
 
 REFUSED = {
     "no stream": (lambda: wind_tunnel(stream=()), ["stream is empty"]),
-    "unknown primitive": (lambda: wind_tunnel(stream="x", primitives={"magic"}), ["magic", "accumulation, transport, binding"]),
+    "unknown primitive": (
+        lambda: wind_tunnel(stream="x", primitives={"magic"}),
+        ["magic", "accumulation, transport, binding"],
+    ),
     "parameter without default": (lambda: wind_tunnel(stream="x")(lambda data: None), ["'data'", "without a default"]),
     "starred parameter": (lambda: wind_tunnel(stream="x")(lambda *args: None), ["'*args'", "without a default"]),
-    "array as a setting": (lambda: wind_tunnel(stream="x")(flips).configure(heads=np.ones(2)), ["'heads'", "ndarray", "tuple"]),
-    "unknown setting": (lambda: wind_tunnel(stream="x")(flips).configure(lenth=3), ["'lenth'", "did you mean 'length'?"]),
+    "array as a setting": (
+        lambda: wind_tunnel(stream="x")(flips).configure(heads=np.ones(2)),
+        ["'heads'", "ndarray", "tuple"],
+    ),
+    "unknown setting": (
+        lambda: wind_tunnel(stream="x")(flips).configure(lenth=3),
+        ["'lenth'", "did you mean 'length'?"],
+    ),
     "predict unknown": (lambda: wind_tunnel(stream="x", predict="z")(flips).length, ["predict='z'", "known: x, y"]),
     "predict context": (
         lambda: wind_tunnel(stream="x", context="y", predict="y")(flips).length,
@@ -64,8 +73,14 @@ REFUSED = {
         lambda: wind_tunnel(stream="x", step="n")(flips_in_rows).length,
         ["predict='x'", "(2,) values at each step", "sites of their own"],
     ),
-    "scored wrong length": (lambda: wind_tunnel(stream="x", scored=[True] * 2)(flips).scored, ["scored", "(2,)", "(3,)"]),
-    "scored not boolean": (lambda: wind_tunnel(stream="x", scored=[1, 0, 1])(flips).scored, ["scored", "int64", "boolean"]),
+    "scored wrong length": (
+        lambda: wind_tunnel(stream="x", scored=[True] * 2)(flips).scored,
+        ["scored", "(2,)", "(3,)"],
+    ),
+    "scored not boolean": (
+        lambda: wind_tunnel(stream="x", scored=[1, 0, 1])(flips).scored,
+        ["scored", "int64", "boolean"],
+    ),
     "scored nothing": (lambda: wind_tunnel(stream="x", scored=[False] * 3)(flips).scored, ["at least one"]),
 }
 
