@@ -62,7 +62,10 @@ def read_program(
 
 
 def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[str, ...], step: str | None) -> Reading:
-    runs = [inspect_program(program, jax.random.key(seed)) for seed in range(_READINGS)]
+    try:
+        runs = [inspect_program(program, jax.random.key(seed)) for seed in range(_READINGS)]
+    except AssertionError as error:  # how NumPyro refuses a plate of size 0
+        raise TunnelError(f"the program cannot be run: {error}; check its configuration") from error
     first = runs[0]
     if any(run.order != first.order for run in runs):
         raise TunnelError(
@@ -71,6 +74,8 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
     moving = moving_supports(program, jax.random.key(0))
     roles = _roles(first, stream, context)
     axis, step_frame, scan, steps = _step_axis(first, stream, step)
+    if steps < 1:
+        raise TunnelError(f"{axis} has no step, so there is nothing to predict; configure at least one")
     sites = {}
     for name in first.order:
         trace = first.trace[name]

@@ -6,6 +6,7 @@ is replaced from step c on by another draw's, for several c, and the laws before
 values, so that a dependence cannot hide behind one coincidence.
 """
 
+import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -94,6 +95,7 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
             )
 
 
+@functools.lru_cache(maxsize=256)  # asked for by every certificate
 def feeds_back(tunnel: "WindTunnel") -> bool:
     """Whether any law uses stream values of earlier steps as inputs (given the latents)."""
     reading = tunnel.reading

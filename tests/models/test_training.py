@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-import ppl_tunnels
 from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.models import FitConfig, TrainingDivergedError, fit, load_model, training
 from ppl_tunnels.models import training_step as steps_module
@@ -45,13 +44,22 @@ def test_loss_is_irreducible_plus_kl_for_exact_targets(short_run):
         assert row.loss_bits == pytest.approx(row.irreducible_bits + row.kl_bits, abs=1e-6)
 
 
-def test_irreducible_loss_is_the_oracles_entropy_over_the_scored_steps():
-    # The entropy of the t-th value of a bijection of n symbols is log2(n - t) bits, whatever was seen.
-    bijection = ppl_tunnels.load_tunnel("bijection").configure(size=4, length=3)
-    early = dataclasses.replace(bijection, scoring=lambda **_: np.array([True, True, False]))
+def test_irreducible_loss_is_the_oracles_entropy_on_the_episodes_of_the_training_stream(coin, short_run):
+    key = stream_key(0, Purpose.TRAINING)
+    drawn = [coin.sample(jax.random.fold_in(key, step), 32) for step in range(30)]
+    entropy = np.mean([coin.oracle().predictive(episodes).entropy().mean() for episodes in drawn]) / math.log(2)
+    # Targets are rounded to float32.
+    assert short_run.metrics[0].irreducible_bits == pytest.approx(float(entropy), abs=1e-6)
+
+
+def test_only_scored_steps_count(coin):
+    early = dataclasses.replace(coin, scoring=lambda **_: np.arange(5) < 2)
+    vars(early)["_oracle"] = coin.oracle()  # the same program has the same oracle; deriving it again takes seconds
     config = FitConfig(steps=2, batch=4, options={"width": 8}, optimizer="adamw", steps_per_call=2)
     result = fit(early, config, progress=False)
-    assert result.metrics[0].irreducible_bits == pytest.approx((2 + math.log2(3)) / 2, abs=1e-6)
+    # The first flip is worth one bit; the second repeats it with probability sum(b^2) / sum(b) = 3/4, b = 0, 1/4 … 1.
+    second = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
+    assert result.metrics[0].irreducible_bits == pytest.approx((1 + second) / 2, abs=1e-6)
 
 
 def test_equal_seeds_give_equal_weights_and_others_do_not(coin, short_config, short_run):

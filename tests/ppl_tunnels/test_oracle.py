@@ -55,8 +55,11 @@ def test_causal_bit_for_bit(name, masked):
     for step in range(steps):
         stream = {site: np.array(value) for site, value in episodes.stream.items()}
         for site, value in stream.items():
-            first = step + (tunnel.reading.named("stream").index(site) < tunnel.reading.named("stream").index(tunnel.predict))
-            value[:, first:] = (value[:, first:] + 1) % len(sites[site].support)
+            first = step + (
+                tunnel.reading.named("stream").index(site) < tunnel.reading.named("stream").index(tunnel.predict)
+            )
+            last = len(sites[site].support) - 1
+            value[:, first:] = np.where(value[:, first:] == last, 0, last)
         other = tunnel.episodes(stream=stream, context=episodes.context)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImpossibleEvidenceWarning)
@@ -237,11 +240,17 @@ def test_latents_in_the_episodes_are_not_looked_at():
 
 REFUSED = {
     "unknown site": (lambda o, e: o.predictive(e, "fcae"), ["'fcae'", "did you mean 'face'?"]),
-    "posterior of the stream": (lambda o, e: o.posterior(e, "face"), ["'face' is not latent", "predictive(episodes, site='face')"]),
+    "posterior of the stream": (
+        lambda o, e: o.posterior(e, "face"),
+        ["'face' is not latent", "predictive(episodes, site='face')"],
+    ),
     "mask of the wrong shape": (lambda o, e: o.predictive(e, visible=np.zeros((3, 4), bool)), ["(3, 4)", "(4, 4)"]),
     "mask of numbers": (lambda o, e: o.predictive(e, visible=np.zeros((4, 4))), ["float64", "booleans", "(4, 4)"]),
     "mask of lists": (lambda o, e: o.predictive(e, visible=[[False] * 4] * 4), ["list", "booleans"]),
-    "mask of the own step": (lambda o, e: o.predictive(e, visible=np.eye(4, dtype=bool)), ["visible[0, 0]", "np.tril(visible, -1)"]),
+    "mask of the own step": (
+        lambda o, e: o.predictive(e, visible=np.eye(4, dtype=bool)),
+        ["visible[0, 0]", "np.tril(visible, -1)"],
+    ),
     "mask of the future": (
         lambda o, e: o.posterior(e, "state", visible=np.eye(4, k=2, dtype=bool)),
         ["visible[0, 2]", "not before step 0"],

@@ -188,6 +188,12 @@ REFUSED = {
     "a deterministic stream": (deterministic, {}, ["'x'", "deterministic", "one_hot"]),
     "a Delta stream": (lambda: draw_in_plate("x", law=dist.Delta(1.0)), {}, ["'x'", "Delta", "one_hot"]),
     "sites that differ from run to run": (different_sites, {}, ["differ from run to run", "jnp.where"]),
+    "an empty scan": (
+        lambda: scan(lambda c, _: (c, numpyro.sample("x", COIN)), 0.0, None, length=0),
+        {},
+        ["the scan has no step", "at least one"],
+    ),
+    "an empty plate": (lambda: numpyro.plate("n", 0).__enter__(), {}, ["cannot be run", "plate", "configuration"]),
     "a scope around a scan": (
         handlers.scope(lambda: draw_in_scan("x"), prefix="inner"),
         {"stream": "inner/x"},
