@@ -96,7 +96,7 @@ def certify(
         'certified'
     """
     started = time.monotonic()
-    _check_arguments(tunnel, tolerance_bits, confidence, episodes)
+    _check_arguments(tolerance_bits, confidence, episodes)
     tell = on_progress or (lambda stage, done, total: None)
     if episodes is None:
         episodes = default_episodes(tunnel, tolerance_bits=tolerance_bits, confidence=confidence)
@@ -328,9 +328,7 @@ def _versions() -> dict[str, str]:
     return {**found, "python": platform.python_version()}
 
 
-def _check_arguments(tunnel: WindTunnel, tolerance_bits: float, confidence: float, episodes: int | None) -> None:
-    if tunnel.length < 1:
-        raise ValueError(f"tunnel {tunnel.name!r} has no step, so there is nothing to predict; configure at least one")
+def _check_arguments(tolerance_bits: float, confidence: float, episodes: int | None) -> None:
     if not 0 < tolerance_bits <= 1:
         raise ValueError(
             f"tolerance_bits is {tolerance_bits}; expected a number of bits above 0 and at most 1, such as 0.01"

@@ -113,3 +113,13 @@ def feeds_back(tunnel: "WindTunnel") -> bool:
         log_probs = jax.jit(jax.vmap(lambda given: log_probs_given(tunnel.configured_program, sites, given)))
         before, after = log_probs(draws), log_probs(changed)
     return any(bool((before[name][:, -1] != after[name][:, -1]).any()) for name, site in sites.items() if site.per_step)
+
+
+def meaning_of_a_mask(tunnel: "WindTunnel") -> str:
+    """What hiding a step with `visible=` means for this program, in one sentence without a full stop."""
+    if feeds_back(tunnel):
+        return (
+            "later laws use earlier stream values as inputs, so hiding a step with visible= drops its likelihood and keeps "
+            "those inputs: it is not marginalising"
+        )
+    return "no later law uses earlier stream values, so hiding a step with visible= is exactly marginalising it"

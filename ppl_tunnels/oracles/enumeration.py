@@ -24,9 +24,10 @@ from jax.scipy.special import logsumexp
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.oracles.causality import feeds_back
+from ppl_tunnels.oracles.causality import meaning_of_a_mask
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.masks import evidence_before
+from ppl_tunnels.oracles.normalising import normalised
 from ppl_tunnels.oracles.support import MOST_LISTED_VALUES, JointSupport
 from ppl_tunnels.program import Site, from_layout, laws_given, site_log_prob
 
@@ -76,15 +77,9 @@ class EnumerationEngine:
     def explain(self) -> str:
         """Why this engine, and what a mask means."""
         latents = ", ".join(map(repr, self.support.sites)) or "no latent"
-        mask = (
-            "later laws use earlier stream values as inputs, so hiding a step with visible= drops its likelihood and keeps "
-            "those inputs: it is not marginalising"
-            if feeds_back(self.tunnel)
-            else "no later law uses earlier stream values, so hiding a step with visible= is exactly marginalising it"
-        )
         return (
             f"Enumeration: {latents} with {self.support.size:,} joint values, each one run through the program and weighted by "
-            f"its likelihood. Here {mask}."
+            f"its likelihood. Here {meaning_of_a_mask(self.tunnel)}."
         )
 
     def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
@@ -130,7 +125,7 @@ class EnumerationEngine:
             joint = self._sum(
                 terms, lambda t: logsumexp(t, axis=0), episodes, numbers=self.tunnel.length * len(support)
             )
-            return _normalised(joint)
+            return normalised(joint)
 
         return jax.jit(log_probs, static_argnames="site")
 
@@ -157,7 +152,7 @@ class EnumerationEngine:
                 return jax.vmap(functools.partial(_grouped_logsumexp, groups=count), in_axes=1)(*weights_and_index)
 
             joint = self._sum(terms, grouped, episodes, numbers=self.tunnel.length + 1)
-            return _normalised(joint)
+            return normalised(joint)
 
         return jax.jit(log_probs, static_argnames="site")
 
@@ -261,12 +256,6 @@ def _grouped_logsumexp(weights: jax.Array, index: jax.Array, *, groups: int) -> 
     largest = jax.ops.segment_max(weights, index, groups)
     shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
     return jnp.log(jax.ops.segment_sum(jnp.exp(weights - shift[index]), index, groups)) + shift
-
-
-def _normalised(joint: jax.Array) -> jax.Array:
-    """Rows to log-probabilities; an impossible row stays -inf throughout."""
-    total = logsumexp(joint, axis=-1, keepdims=True)
-    return jnp.where(jnp.isneginf(total), -jnp.inf, joint - jnp.where(jnp.isneginf(total), 0.0, total))
 
 
 def _size_in_words(size: int) -> str:

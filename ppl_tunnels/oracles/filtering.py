@@ -24,7 +24,7 @@ from jax.scipy.special import logsumexp
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.oracles.causality import feeds_back
+from ppl_tunnels.oracles.causality import meaning_of_a_mask
 from ppl_tunnels.oracles.densities import exact_log_prob
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.normalising import normalised
@@ -84,15 +84,9 @@ class FilteringEngine:
         """Why this engine, and what a mask means."""
         others = [name for name in self.statics if name not in self.space.initial]
         mixed = f", mixed over the joint values of {', '.join(map(repr, others))}" if others else ""
-        mask = (
-            "later laws use earlier stream values as inputs, so hiding a step with visible= drops its likelihood and keeps "
-            "those inputs: it is not marginalising"
-            if feeds_back(self.tunnel)
-            else "no later law uses earlier stream values, so hiding a step with visible= is exactly marginalising it"
-        )
         return (
             f"Filtering: the scan's carry takes {self.space.size:,} values that depend on latents, so a belief over them is carried "
-            f"forward{mixed}. Here {mask}."
+            f"forward{mixed}. Here {meaning_of_a_mask(self.tunnel)}."
         )
 
     def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:

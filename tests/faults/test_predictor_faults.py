@@ -15,6 +15,7 @@ planted = module_from_file(str(Path(__file__).with_name("predictor_faults.py")))
 CASES = [(fault, where) for fault in planted.PREDICTOR_FAULTS for where in fault.where]
 UNREADABLE = [case for case in CASES if case[0].caught_by == planted.UNREADABLE]
 REFUTED = [case for case in CASES if case[0].caught_by != planted.UNREADABLE]
+pytestmark = pytest.mark.usefixtures("remembered")
 TOLERANCE = 0.05
 
 

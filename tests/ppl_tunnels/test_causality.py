@@ -60,7 +60,6 @@ def lawless():
 @pytest.mark.parametrize(
     "program",
     [
-        lambda: plate_of(lambda x: 0.2 + 0.6 * x),
         lambda: plate_of(lambda x: 0.2 + 0.1 * jnp.cumsum(x)),
         lambda: plate_of(lambda x: 0.2 + 0.6 * jnp.concatenate([jnp.zeros(1), x[:-1]])),
     ],

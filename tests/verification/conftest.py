@@ -1,4 +1,4 @@
-"""Shared by the tests of certification: tunnels that are compiled once, and a ladder that is measured once."""
+"""Shared by the tests of certification: tunnels, which are compiled once for each object."""
 
 import types
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from ppl_tunnels import load_tunnel
 from ppl_tunnels.registry import module_from_file
-from ppl_tunnels.verification import certification
 from ppl_tunnels.verification.properties import Finding
 
 
@@ -30,18 +29,3 @@ def bijection():
 def checked() -> tuple[Finding, ...]:
     """For `certify(oracle_findings=)` where the oracle's own check is not what is tested."""
     return (Finding("agreement", True, 0.0, 1, "checked elsewhere"),)
-
-
-@pytest.fixture(scope="module")
-def one_ladder():
-    """Each tunnel's ladder measured once, on the first key that comes."""
-    measured, ladder = {}, certification.ladder
-
-    def remembered(tunnel, key, *, tolerance_bits):
-        if (tunnel, tolerance_bits) not in measured:
-            measured[tunnel, tolerance_bits] = ladder(tunnel, key, tolerance_bits=tolerance_bits)
-        return measured[tunnel, tolerance_bits]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certification, "ladder", remembered)
-        yield measured

@@ -24,14 +24,8 @@ def dull(length=3):
 
 
 @wind_tunnel(stream="flip")
-def one_step(length=1):
-    """There is no evidence before the only prediction."""
-    _biased_flips(length, [0.1, 0.9])
-
-
-@wind_tunnel(stream="flip")
-def one_symbol(length=3):
-    """What comes is certain."""
+def one_symbol(length=1):
+    """One step, and what comes is certain."""
     numpyro.sample("bias", dist.Categorical(jnp.ones(2) / 2))
     with numpyro.plate("flips", length):
         numpyro.sample("flip", dist.Categorical(jnp.ones(1)))
