@@ -31,12 +31,6 @@ def one_symbol(length=1):
         numpyro.sample("flip", dist.Categorical(jnp.ones(1)))
 
 
-@wind_tunnel(stream="flip", predict="bias")
-def which_coin(length=4):
-    """A static latent, predicted after every flip."""
-    _biased_flips(length, [0.1, 0.5, 0.9])
-
-
 @wind_tunnel(stream="seen", predict="weather")
 def umbrella(length=4):
     """A latent of every step, predicted from what is seen up to its step."""
@@ -49,12 +43,12 @@ def umbrella(length=4):
     scan(day, numpyro.sample("first", dist.Categorical(jnp.array([0.5, 0.5]))), None, length=length)
 
 
-@wind_tunnel(stream="flip", context="kind")
-def told(length=6):
-    """The context says which of two bags the coin is from."""
+@wind_tunnel(stream="flip", context="kind", predict="coin")
+def told(length=4):
+    """The context says which of two bags the coin is from; a static latent, which of its coins, is predicted after every flip."""
     kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.3, 0.7])))
     index = numpyro.sample("coin", dist.Categorical(jnp.ones(2) / 2))
-    heads = jnp.array([[0.0, 0.5], [0.5, 1.0]])[kind, index]
+    heads = jnp.array([[0.1, 0.6], [0.4, 0.9]])[kind, index]
     with numpyro.plate("flips", length):
         numpyro.sample("flip", dist.Categorical(jnp.stack([1 - heads, heads])))
 
