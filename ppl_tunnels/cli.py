@@ -41,6 +41,10 @@ KeyOption = Annotated[
 ]
 
 
+# What shells report of a command that Ctrl-C ended.
+_INTERRUPTED = 130
+
+
 class Targets(enum.StrEnum):
     """What training fits."""
 
@@ -196,12 +200,28 @@ def main() -> NoReturn:
     try:
         app()
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; no file was left half-written\n")
-        sys.exit(130)
-    except (ValueError, OSError) as error:
+        _interrupted()
+    except SystemExit as ended:
+        # Typer turns Ctrl-C into this status, without a word.
+        if ended.code == _INTERRUPTED:
+            _interrupted()
+        raise
+    except OSError as error:
+        place = f" {error.filename!r}" if error.filename else ""
+        sys.stderr.write(
+            f"ppl-tunnels: cannot read or write{place}: {error.strerror or error}; nothing was left half-written: check the path, its "
+            "permissions and the free space, or choose another folder with --out\n"
+        )
+        sys.exit(2)
+    except ValueError as error:
         sys.stderr.write(f"ppl-tunnels: {error}\n")
         sys.exit(2)
     sys.exit(0)
+
+
+def _interrupted() -> NoReturn:
+    sys.stderr.write("ppl-tunnels: interrupted; nothing was left half-written\n")
+    sys.exit(_INTERRUPTED)
 
 
 def _tunnel(name: str, settings: list[str]) -> "WindTunnel":
@@ -248,6 +268,8 @@ def _certify(
         typer.echo(
             f"     {rounded_up(count):,} fresh episodes, tolerance {tolerance:g} bits, confidence {100 * confidence:g} % each bound"
         )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # now rather than after the work
     with CertificationProgress() as progress:
         certificate = certify(
             predictor,
@@ -260,14 +282,15 @@ def _certify(
             on_progress=progress,
         )
     content = certificate.to_json()
-    if folder is not None:
-        certificate.save(folder / "certificate.json")
-        write_html(content, folder / "report.html")
     if as_json:
         _print_json(content)
     else:
         typer.echo(f"\n{certificate}")
-        if folder is not None:
+    # Said before it is written: a full disk should not cost the answer.
+    if folder is not None:
+        certificate.save(folder / "certificate.json")
+        write_html(content, folder / "report.html")
+        if not as_json:
             typer.echo(f"\ncertificate: {folder / 'certificate.json'}\nreport:      {folder / 'report.html'}")
     return certificate
 

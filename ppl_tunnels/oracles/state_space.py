@@ -262,7 +262,6 @@ class _Finder:
             after, _ = self._step(context, static, every, given, latent, {**idle, **stream})
             return [after[leaf] for leaf in order]
 
-        count = len(next(iter(static_values.values()))) if static_values else 1
         statics = jax.tree.map(jnp.asarray, static_values)
         one_static = jax.tree.map(lambda value: value[0], statics)
         filler = [jnp.asarray(leaf) for leaf in jax.tree.leaves(self._first(context, one_static)[0])]
@@ -294,7 +293,6 @@ class _Finder:
                     f"the scan's carry takes more than {_MOST_MET:,} values that depend on latents; it never closes: carry a state of "
                     "finitely many values"
                 )
-        del count
         positions = [order.index(leaf) for leaf in sorted(hidden)]
         states: dict[bytes, tuple[np.ndarray, ...]] = {}
         for state in met.values():

@@ -149,3 +149,22 @@ def test_what_was_given_wrongly_gets_one_sentence(monkeypatch, capsys, program, 
     assert expected in err
     assert "Traceback" not in err
     assert sorted(path.name for path in tmp_path.iterdir()) in (["urn.py"], ["__pycache__", "urn.py"])
+
+
+def test_ctrl_c_says_so(monkeypatch, capsys) -> None:
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ppl_tunnels.registry.load_tunnel", interrupted)
+    status, _, err = call(monkeypatch, capsys, "show", "coin")
+    assert status == 130
+    assert "interrupted" in err and "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_the_work(monkeypatch, capsys, program, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    words = [f"{program}:exact", f"{program}:little_urn", "-o", str(tmp_path / "file" / "out")]
+    status, out, err = call(monkeypatch, capsys, "certify", *words)
+    assert status == 2
+    assert "cannot read or write" in err and str(tmp_path / "file") in err
+    assert "CERTIFIED" not in out
