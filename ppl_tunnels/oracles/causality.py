@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.program import compile_time, from_layout, laws_given, log_probs_given, site_log_prob
+from ppl_tunnels.program import evaluated, from_layout, laws_given, log_probs_given, site_log_prob
 
 if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
@@ -57,7 +57,7 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
         others = np.roll(given[name], 1, axis=0)
         given[name] = np.where(after.reshape(*after.shape, *[1] * (others.ndim - 3)), others, given[name])
     over_cuts_and_draws = jax.vmap(jax.vmap(log_probs, in_axes=(0, None)), in_axes=(0, None))
-    results = jax.tree.map(np.asarray, jax.jit(over_cuts_and_draws)(given, draws))
+    results = jax.tree.map(np.asarray, evaluated(over_cuts_and_draws, given, draws))
     for name, site in sites.items():
         reference, moved = results[name][:, -1:], results[name][:, :-1]
         if np.isnan(reference).any():
@@ -109,9 +109,11 @@ def feeds_back(tunnel: "WindTunnel") -> bool:
     for name in reading.named("stream"):
         own, other = draws[name], np.roll(draws[name], 1, axis=0)
         changed[name] = np.where(last.reshape(-1, *[1] * (own.ndim - 2)), own, other)
-    with compile_time():
-        log_probs = jax.jit(jax.vmap(lambda given: log_probs_given(tunnel.configured_program, sites, given)))
-        before, after = log_probs(draws), log_probs(changed)
+
+    def log_probs(given):
+        return jax.vmap(lambda each: log_probs_given(tunnel.configured_program, sites, each))(given)
+
+    before, after = evaluated(lambda *both: tuple(map(log_probs, both)), draws, changed)
     return any(bool((before[name][:, -1] != after[name][:, -1]).any()) for name, site in sites.items() if site.per_step)
 
 

@@ -4,14 +4,20 @@ To add an engine: write it in a file of its own with the methods of `oracle.Engi
 a sentence saying which of its conditions the program fails; then list it here, in order of preference.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ppl_tunnels.errors import NoEngineError
 from ppl_tunnels.oracles.causality import check_program_runs_forward
 from ppl_tunnels.oracles.closed_form import ClosedFormEngine
+from ppl_tunnels.oracles.conjugacy import ConjugatePart
 from ppl_tunnels.oracles.enumeration import EnumerationEngine
+from ppl_tunnels.oracles.filtering import FilteringEngine
+from ppl_tunnels.oracles.joint_gaussian import JointGaussianPart
+from ppl_tunnels.oracles.kalman import KalmanPart
 from ppl_tunnels.oracles.oracle import Engine, Oracle
+from ppl_tunnels.oracles.parts import parts_engine
 from ppl_tunnels.oracles.precision import check_double_precision
 from ppl_tunnels.program import compile_time
 
@@ -20,9 +26,28 @@ if TYPE_CHECKING:
 
 Builder = Callable[["WindTunnel"], "Engine | str"]
 
+
+def _concretely(build: Builder) -> Builder:
+    """Builders that look at numbers do so even while somebody else's function is being traced."""
+
+    @functools.wraps(build)
+    def built(tunnel):
+        with compile_time():
+            return build(tunnel)
+
+    return built
+
+
 ENGINES: dict[str, Builder] = {
-    ClosedFormEngine.name: ClosedFormEngine.from_tunnel,
+    ClosedFormEngine.name: _concretely(ClosedFormEngine.from_tunnel),
+    FilteringEngine.name: _concretely(FilteringEngine.from_tunnel),
     EnumerationEngine.name: EnumerationEngine.from_tunnel,
+    "conjugacy": lambda tunnel: parts_engine(tunnel, (ConjugatePart.from_tunnel,)),
+    "Kalman": lambda tunnel: parts_engine(tunnel, (KalmanPart.from_tunnel,)),
+    "joint Gaussian": lambda tunnel: parts_engine(tunnel, (JointGaussianPart.from_tunnel,)),
+    "mixed parts": lambda tunnel: parts_engine(
+        tunnel, (ConjugatePart.from_tunnel, KalmanPart.from_tunnel, JointGaussianPart.from_tunnel)
+    ),
 }
 
 
@@ -40,12 +65,11 @@ def derive(tunnel: "WindTunnel", engine: str | None = None) -> Oracle:
     if engine is not None and engine not in ENGINES:
         raise NoEngineError(f"engine={engine!r} is not an engine; choose one of {', '.join(ENGINES)}")
     check_double_precision(tunnel)
-    with compile_time():
-        check_program_runs_forward(tunnel)
-        refusals = []
-        for name in ENGINES if engine is None else (engine,):
-            built = ENGINES[name](tunnel)
-            if not isinstance(built, str):
-                return Oracle(tunnel=tunnel, derived=built)
-            refusals.append(f"{name}: {built}")
+    check_program_runs_forward(tunnel)
+    refusals = []
+    for name in ENGINES if engine is None else (engine,):
+        built = ENGINES[name](tunnel)
+        if not isinstance(built, str):
+            return Oracle(tunnel=tunnel, derived=built)
+        refusals.append(f"{name}: {built}")
     raise NoEngineError(f"no engine derives the oracle of tunnel {tunnel.name!r}.\n  " + "\n  ".join(refusals))

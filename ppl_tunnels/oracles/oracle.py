@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
 
 
+# A NumPyro distribution with `.impossible` and `.to_numpy()`: `laws.Finite`, one of `parametric`, or `mixtures.Mixture`.
+Law = Any
+
+
 class Engine(Protocol):
     """What an engine computes; every method is pure, traceable and in double precision."""
 
@@ -27,11 +31,11 @@ class Engine(Protocol):
         """Why this engine, and what it does, in a sentence or two."""
         ...
 
-    def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
+    def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Law:
         """Law of a stream site at every step, batch shape `[episode, step]`."""
         ...
 
-    def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
+    def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Law:
         """Law of a latent, batch shape `[episode, step]`, or `[episode, step + 1]` for a static one."""
         ...
 
@@ -65,7 +69,7 @@ class Oracle:
         """Which engine was chosen, why, and what a mask means for this program."""
         return self.derived.explain()
 
-    def predictive(self, episodes: Episodes, site: str | None = None, visible: Any = None) -> Finite:
+    def predictive(self, episodes: Episodes, site: str | None = None, visible: Any = None) -> Law:
         """The law of a stream site given context, earlier steps and earlier sites of its own step.
 
         Where `site` (by default the predicted one) is latent, it is the law of that site given everything up to and
@@ -95,10 +99,10 @@ class Oracle:
             raise TunnelError(f"site {site!r} is context, revealed up front; ask for a stream site")
         if role == "latent":
             law = self.posterior(episodes, site, visible)
-            return law if self.tunnel.reading.sites[site].per_step else Finite(law.log_probs[:, 1:], law.values)
+            return law if self.tunnel.reading.sites[site].per_step else _after_first(law)
         return self._run("predictive", self.derived.predictive, episodes, site, visible)
 
-    def posterior(self, episodes: Episodes, site: str, visible: Any = None) -> Finite:
+    def posterior(self, episodes: Episodes, site: str, visible: Any = None) -> Law:
         """The law of a latent site given context and stream.
 
         Returns:
@@ -126,7 +130,7 @@ class Oracle:
             raise TunnelError(f"tunnel {self.tunnel.name!r} has no site {site!r}; {suggest(site, list(sites))}")
         return sites[site].role
 
-    def _run(self, what: str, method: Callable[..., Finite], episodes: Episodes, site: str, visible: Any) -> Finite:
+    def _run(self, what: str, method: Callable[..., Law], episodes: Episodes, site: str, visible: Any) -> Law:
         require_x64(what, episodes, visible)
         with double_precision():
             law = method(episodes.without_latents(), site, self._mask(visible))
@@ -150,16 +154,18 @@ class Oracle:
             )
         return jax.numpy.asarray(visible)
 
-    def _warn_impossible(self, law: Finite, site: str) -> None:
-        if isinstance(law.log_probs, Tracer):
+    def _warn_impossible(self, law: Law, site: str) -> None:
+        leaves = jax.tree.leaves(law)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return
-        undefined = np.isnan(np.asarray(law.log_probs)).any(axis=-1)
+        undefined = _undefined(law)
         if undefined.any():
             episode, step = (int(i) for i in np.argwhere(undefined)[0])
             raise TunnelError(
                 f"the law of {site!r} is undefined (NaN) in {int(undefined.any(axis=1).sum())} of {len(undefined)} episodes under "
-                f"{self.tunnel.name!r} (first: episode {episode}, prediction {step}); some law of the program has a parameter out of "
-                "range there, such as a probability above 1"
+                f"{self.tunnel.name!r} (first: episode {episode}, prediction {step}): either some law of the program has a parameter out "
+                "of range there, such as a probability above 1, or what the oracle rests on (conjugacy, linear means) holds for other "
+                "data but not for these"
             )
         impossible = np.asarray(law.impossible)
         if impossible.any():
@@ -171,3 +177,17 @@ class Oracle:
                 ImpossibleEvidenceWarning,
                 stacklevel=4,
             )
+
+
+def _after_first(law: Law) -> Law:
+    """The rows `[episode, step]` of a static latent's laws `[episode, step + 1]`, without that of the empty prefix."""
+    if isinstance(law, Finite):
+        return Finite(law.log_probs[:, 1:], law.values)
+    return jax.tree.map(lambda leaf: leaf[:, 1:], law)
+
+
+def _undefined(law: Law) -> np.ndarray:
+    """Where some number of a law is NaN, `[episode, row]`."""
+    numbers = [law.log_probs] if isinstance(law, Finite) else jax.tree.leaves(law)
+    rows = law.batch_shape
+    return np.any([np.isnan(np.asarray(leaf)).reshape(*rows, -1).any(axis=-1) for leaf in numbers if leaf.shape[:2] == rows], axis=0)

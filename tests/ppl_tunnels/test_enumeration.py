@@ -32,9 +32,7 @@ def load(name):
 
 @functools.cache
 def engine_of(name):
-    """Shared with the other files where enumeration is what `derive` would choose anyway: compiling is what takes time."""
-    chosen = load(name).oracle()
-    return chosen if chosen.engine == "enumeration" else derive(load(name), engine="enumeration")
+    return derive(load(name), engine="enumeration")
 
 
 def quiet(call, *args, **kwargs):
