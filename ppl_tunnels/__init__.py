@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ppl_tunnels.discretising import discretise as discretise
     from ppl_tunnels.episodes import Episodes as Episodes
     from ppl_tunnels.oracles.oracle import Oracle as Oracle
     from ppl_tunnels.registry import load_tunnel as load_tunnel
@@ -26,11 +27,12 @@ _HOMES = {
     "Episodes": "ppl_tunnels.episodes",
     "Oracle": "ppl_tunnels.oracles.oracle",
     "WindTunnel": "ppl_tunnels.tunnel",
+    "discretise": "ppl_tunnels.discretising",
     "load_tunnel": "ppl_tunnels.registry",
     "tunnel_names": "ppl_tunnels.registry",
     "wind_tunnel": "ppl_tunnels.tunnel",
 }
-__all__ = ["Episodes", "Oracle", "WindTunnel", "load_tunnel", "tunnel_names", "wind_tunnel"]
+__all__ = ["Episodes", "Oracle", "WindTunnel", "discretise", "load_tunnel", "tunnel_names", "wind_tunnel"]
 
 # In a source checkout `models/` and `verification/` are siblings of this folder; an installed wheel has them inside it.
 _checkout = Path(__file__).resolve().parent.parent

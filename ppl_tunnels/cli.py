@@ -87,13 +87,18 @@ def show(
     settings: SetOption = [],  # noqa: B006  (typer reads it, nothing changes it)
     tolerance: ToleranceOption = 0.01,
     seed: SeedOption = 0,
+    why: Annotated[bool, typer.Option("--why", help="which engines apply, and which condition fails for each other")] = False,
 ) -> None:
     """A tunnel's sites, one episode with the oracle's prediction at each step, and its reference agents."""
     from rich.console import Console
 
-    from ppl_tunnels.show import show_tunnel
+    from ppl_tunnels.show import show_tunnel, why_table
 
-    show_tunnel(_tunnel(tunnel, settings), Console(width=None, highlight=False), seed=seed, tolerance_bits=tolerance)
+    chosen, console = _tunnel(tunnel, settings), Console(width=None, highlight=False)
+    if why:
+        console.print(why_table(chosen))
+    else:
+        show_tunnel(chosen, console, seed=seed, tolerance_bits=tolerance)
 
 
 @app.command()

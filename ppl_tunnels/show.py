@@ -1,13 +1,16 @@
 """What a person sees of a tunnel: its sites, one episode with the oracle's prediction at each step, and its ladder."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.oracles.laws import Finite
 
 if TYPE_CHECKING:
     from ppl_tunnels.episodes import Episodes
@@ -35,7 +38,6 @@ def sites_table(tunnel: "WindTunnel") -> Table:
 def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
     """The first episode, with what the oracle predicted at each step and the predictive entropy in bits."""
     law = tunnel.oracle().predictive(episodes)
-    probs, values = law.to_numpy()[0], np.asarray(law.values)
     streams = tunnel.reading.named("stream")
     realised = episodes.stream if tunnel.predict in streams else episodes.latent
     table = Table(title="One episode", title_justify="left", box=None, pad_edge=False)
@@ -47,17 +49,33 @@ def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
         f"oracle's law of {tunnel.predict}, before it is seen" if tunnel.predict in streams else "oracle's law"
     )
     table.add_column("bits", justify="right")
+    said, bits = _laws_in_words(law), _entropies(law)
     for step in range(tunnel.length):
         cells = []
         for name in shown:
             of = realised if name == tunnel.predict else episodes.stream
             value = np.asarray(of[name])[0]
             cells.append(_value(value[step] if tunnel.reading.sites[name].per_step else value))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bits = -np.nansum(np.where(probs[step] > 0, probs[step] * np.log2(probs[step]), 0.0))
         style = "" if tunnel.scored[step] else "dim"
-        table.add_row(str(step + 1), *cells, _law(probs[step], values), f"{bits + 0.0:.3f}", style=style)
+        table.add_row(str(step + 1), *cells, said[step], bits[step], style=style)
     return table
+
+
+def why_table(tunnel: "WindTunnel") -> Group:
+    """Which engine derives the tunnel's oracle, and why the others do not or need not."""
+    from ppl_tunnels.oracles.derive import REMEDY, considered
+
+    table = Table(title="Engines, in order of preference", title_justify="left", box=None, pad_edge=False)
+    table.add_column("engine", no_wrap=True)
+    table.add_column("for this program")
+    reasons = considered(tunnel)
+    chosen = next((name for name, reason in reasons.items() if reason is None), None)
+    for name, reason in reasons.items():
+        says = reason or ("applies: chosen" if name == chosen else "applies, too")
+        table.add_row(name, Text(says), style="bold" if name == chosen else "")
+    if chosen is None:
+        return Group(table, Text("No engine derives this oracle. " + REMEDY))
+    return Group(table, Text(tunnel.oracle().explain()))
 
 
 def ladder_table(rungs: "tuple[Rung, ...]", tolerance_bits: float) -> Group:
@@ -106,12 +124,37 @@ def show_tunnel(tunnel: "WindTunnel", console: Console, *, seed: int, tolerance_
     key = stream_key(seed, Purpose.SHOW)
     console.print(episode_table(tunnel, tunnel.sample(key, 1)))
     console.print()
-    console.print(ladder_table(ladder(tunnel, key, tolerance_bits=tolerance_bits), tolerance_bits))
+    if tunnel.reading.sites[tunnel.predict].support is None:
+        console.print(Text(f"No ladder: the reference agents are of finite sites, and {tunnel.predict!r} is not one."))
+    else:
+        console.print(ladder_table(ladder(tunnel, key, tolerance_bits=tolerance_bits), tolerance_bits))
 
 
 def _value(value: np.ndarray) -> str:
     array = np.asarray(value)
     return f"{array.item():g}" if array.ndim == 0 else "(" + " ".join(f"{item:g}" for item in array.ravel()) + ")"
+
+
+def _laws_in_words(law: Any) -> list[str]:
+    """The law of each step of the first episode."""
+    if isinstance(law, Finite):
+        probs, values = law.to_numpy()[0], np.asarray(law.values)
+        return [_law(row, values) for row in probs]
+    mean, spread = np.asarray(law.mean)[0], np.sqrt(np.asarray(law.variance))[0]
+    name = type(law).__name__
+    return [f"{name} of mean {_value(m)} and standard deviation {_value(s)}" for m, s in zip(mean, spread, strict=True)]
+
+
+def _entropies(law: Any) -> list[str]:
+    from ppl_tunnels.verification.law_divergences import entropy_bits
+
+    first = jax.tree.map(lambda leaf: leaf[:1], law) if not isinstance(law, Finite) else Finite(law.log_probs[:1], law.values)
+    if np.asarray(first.impossible).any():
+        return ["" if off else "?" for off in np.asarray(first.impossible)[0]]
+    try:
+        return [f"{bits + 0.0:.3f}" for bits in np.asarray(entropy_bits(first).value)[0]]
+    except TunnelError:
+        return ["no closed form"] * law.batch_shape[1]
 
 
 def _law(probs: np.ndarray, values: np.ndarray) -> str:

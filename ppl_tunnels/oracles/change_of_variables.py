@@ -51,10 +51,10 @@ def _density(law: Any, y: jax.Array, base_log_prob: BaseLogProb, distances: tupl
         inside = inside & _all_last(_reaches(transform, y), batch)
         x = transform.inv(y)
         if distances is not None and transform.domain.event_dim == 0:
-            at_edge = ~jnp.isfinite(transform.log_abs_det_jacobian(x, y)) & jnp.isfinite(y)
+            at_edge = ~jnp.isfinite(_log_jacobian(transform, x, y)) & _is_bound(y, transform.codomain)
             y = jnp.where(at_edge, _off_the_edge(y, transform.codomain, *distances), y)
             x = jnp.where(at_edge, transform.inv(y), x)
-        log_jacobian = log_jacobian + _sum_last(transform.log_abs_det_jacobian(x, y), batch)
+        log_jacobian = log_jacobian + _sum_last(_log_jacobian(transform, x, y), batch)
         event_dim = transform.domain.event_dim + batch
         y = x
     extra = event_dim - len(law.base_dist.event_shape)
@@ -70,6 +70,16 @@ def _reaches(transform: Any, y: jax.Array) -> jax.Array:
     if transform.codomain is constraints.unit_interval:
         return (y >= 0) & (y <= 1)
     return transform.codomain(y)
+
+
+def _log_jacobian(transform: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    if isinstance(transform, PowerTransform):
+        return jnp.log(jnp.abs(transform.exponent)) + jnp.log(y) - jnp.log(x)  # where y / x would under- or overflow
+    return transform.log_abs_det_jacobian(x, y)
+
+
+def _is_bound(y: jax.Array, codomain: Any) -> jax.Array:
+    return (y == getattr(codomain, "lower_bound", jnp.inf)) | (y == getattr(codomain, "upper_bound", -jnp.inf))
 
 
 def _off_the_edge(y: jax.Array, codomain: Any, absolute: float, relative: float) -> jax.Array:

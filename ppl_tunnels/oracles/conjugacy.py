@@ -15,6 +15,7 @@ Elements of a plate and rows of a table are latents of their own. Priors are tak
 Source: Diaconis and Ylvisaker (1979); reading conjugacy off a program: Hoffman, Johnson and Tran (2018).
 """
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -47,19 +48,27 @@ class ConjugatePart(Part):
 
     name = "conjugacy"
 
-    def __init__(self, tunnel: "WindTunnel", *roles: Any, fixed: bool, blocks: tuple[Block, ...]):
+    def __init__(
+        self,
+        tunnel: "WindTunnel",
+        *roles: Any,
+        fixed: bool,
+        blocks: tuple[Block, ...],
+        transformed: tuple[str, ...] = (),
+    ):
         super().__init__(tunnel, *roles, fixed=fixed)
         self.terms_of, self.solver = TermsOf(tunnel), Solver(blocks)
         self.blocks = {block.site: block for block in blocks}
         self.forms: dict[str, Form] = {}
         self._no_law: dict[str, str] = {}
+        self._transformed = transformed
 
     @classmethod
     def from_tunnel(
         cls, given: Given, latents: tuple[str, ...], streams: tuple[str, ...], *, fixed: bool
     ) -> "ConjugatePart | str":
         """The part, or which condition the latents fail."""
-        tunnel, blocks = given.tunnel, []
+        tunnel, blocks, transformed = given.tunnel, [], []
         for name in latents:
             site = tunnel.reading.sites[name]
             if site.per_step:
@@ -72,12 +81,21 @@ class ConjugatePart(Part):
                 )
             if not elementwise(prior) or (family.event_dim and prior.transforms):
                 return f"the prior of {name!r} transforms several numbers together"
+            transformed += [name] if prior.transforms else []
             elements = element_shape(site, family.event_dim)
             size = site.shape[-1] if family.event_dim else 2
             blocks.append(Block(name, family, elements, size, blocks[-1].stop if blocks else 0))
         if blocks and blocks[-1].stop > MOST_STATISTICS:
             return f"the latents have {blocks[-1].stop:,} sufficient statistics (at most {MOST_STATISTICS:,})"
-        part = cls(tunnel, latents, streams, given.others(latents), fixed=fixed, blocks=tuple(blocks))
+        part = cls(
+            tunnel,
+            latents,
+            streams,
+            given.others(latents),
+            fixed=fixed,
+            blocks=tuple(blocks),
+            transformed=tuple(transformed),
+        )
         return part._refusal(given) or part
 
     def explain(self) -> str:
@@ -90,44 +108,42 @@ class ConjugatePart(Part):
 
     def prior_evidence(self, values: Values) -> jax.Array:
         """Log evidence of the fixed factors, a scalar."""
-        found = self._linear(values, None)
-        fixed = found["fixed"]
-        return self._sound(values, fixed.c + self._log_evidence(self._eta(values), fixed.s), found)
+        found = self._solved(values, None)
+        return found.sound(found.of["fixed"].c + self._log_evidence(found.eta, found.of["fixed"].s))
 
     def evidence(self, values: Values, visible: jax.Array | None, until: str | None) -> jax.Array:
         """Log evidence at each step, `[step]`."""
-        found = self._linear(values, until)
-        s, c = _before(found, visible)
-        own = found["step" if until is None else "earlier"]
-        return self._sound(values, c + own.c + self._log_evidence(self._eta(values), s + own.s), found)
+        found = self._solved(values, until)
+        s, c = found.before(visible)
+        own = found.of["step" if until is None else "earlier"]
+        return found.sound(c + own.c + self._log_evidence(found.eta, s + own.s))
 
     def predictive(self, values: Values, site: str, visible: jax.Array | None) -> Run:
         """Of a stream site of this part, or of a finite latent summed within its steps."""
-        found, eta = self._linear(values, site), self._eta(values)
-        earlier, target = found["earlier"], found["target"]
-        s, c = _before(found, visible)
+        found = self._solved(values, site)
+        earlier, target = found.of["earlier"], found.of["target"]
+        s, c = found.before(visible)
         s, c = s + earlier.s, c + earlier.c
-        log_before = self._sound(values, c + self._log_evidence(eta, s), found)
+        log_before = found.sound(c + self._log_evidence(found.eta, s))
         if self.sites[site].support is not None:
-            return Run(log_before, self._conditional(eta + s, target, earlier).T)
+            return Run(log_before, self._conditional(found.eta + s, target, earlier).T)
         form = self.forms[site]
-        parameters, off = form.fit(*self._alone(site, eta + s, target.s - earlier.s))
+        parameters, off = form.fit(*self._alone(found.eta + s, target.s - earlier.s))
         law = form.law(**parameters, impossible=jnp.zeros(off.shape, bool))
-        said, right = law.log_prob(values[site]), self._conditional(eta + s, found["seen"], earlier)
+        said, right = law.log_prob(values[site]), self._conditional(found.eta + s, found.of["seen"], earlier)
         right = jnp.where(jnp.isneginf(log_before), said, right)
         off |= ~((said == right) | (jnp.abs(said - right) <= CONJUGATE * (1 + jnp.abs(right))))
         return Run(jnp.where(off.any(), jnp.nan, log_before), parameters)
 
     def posterior(self, values: Values, site: str, visible: jax.Array | None) -> Run:
         """Of a static latent of this part: its parameters after each prefix."""
-        found, eta = self._linear(values, None), self._eta(values)
-        s, c = _after(found, visible)
+        found = self._solved(values, None)
+        s, c = found.after(visible)
         block, rows = self.blocks[site], self.tunnel.length + 1
         transforms = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (rows, *block.elements)), self._priors(values)[site].transforms
         )
-        log_before = self._sound(values, c + self._log_evidence(eta, s), found)
-        return Run(log_before, (block.of(eta + s), transforms))
+        return Run(found.sound(c + self._log_evidence(found.eta, s)), (block.of(found.eta + s), transforms))
 
     def law(self, site: str, parameters: Any, impossible: jax.Array) -> dist.Distribution:
         """A law of the table, or a posterior seen through the transforms of its prior."""
@@ -180,52 +196,39 @@ class ConjugatePart(Part):
         def largest(*parts):
             return jnp.max(jnp.concatenate([jnp.ravel(part.residual) for part in parts]))
 
-        found = {name: self._linear(values, name) for name in self.streams} or {"": self._linear(values, None)}
-        residuals = {name: largest(each["target"], each["earlier"]) for name, each in found.items() if name}
-        residuals[""] = largest(next(iter(found.values()))["fixed"])
+        found = {name: self._solved(values, name) for name in self.streams} or {"": self._solved(values, None)}
+        residuals = {name: largest(each.of["target"], each.of["earlier"]) for name, each in found.items() if name}
+        first = next(iter(found.values()))
+        residuals[""] = largest(first.of["fixed"])
         misfits = {
             name: jnp.isnan(self.predictive(values, name, None).log_before).any().astype(float) for name in self.forms
         }
-        return {"moves": self._prior_moves(values), "residuals": residuals, "misfits": misfits}
+        return {"moves": first.moved.astype(float), "residuals": residuals, "misfits": misfits}
 
-    def _priors(self, values: Values, latents: dict[str, jax.Array] | None = None) -> dict[str, Prior]:
+    def _priors(self, values: Values) -> dict[str, Prior]:
         """Of every latent; they depend on no continuous latent, so any values of those do."""
-        if latents is None:
-            # Values that any prior's transforms accept: their own draws are not known here.
-            latents = {name: jnp.ones(self.sites[name].shape) / 2 for name in self.latents}
+        anything = {name: jnp.ones(self.sites[name].shape) / 2 for name in self.latents}
         others = {name: jnp.asarray(value[0]) for name, value in self.others.items()}
-        laws = self.terms_of.run({**values, **others, **latents}).laws
-        return {name: take_apart(jax.tree.map(lambda leaf: leaf[0], laws[name])) for name in self.latents}
+        return self._taken_apart(self.terms_of.run({**values, **others, **anything}))
 
-    def _eta(self, values: Values) -> jax.Array:
+    def _taken_apart(self, terms: Terms) -> dict[str, Prior]:
+        return {name: take_apart(jax.tree.map(lambda leaf: leaf[0], terms.laws[name])) for name in self.latents}
+
+    def _natural(self, priors: dict[str, Prior]) -> jax.Array:
         """Natural parameters of the priors of all latents, `[statistic]`."""
         flat = []
-        for name, prior in self._priors(values).items():
-            block = self.blocks[name]
-            eta = block.family.natural(prior.base)
+        for name, block in self.blocks.items():
+            eta = block.family.natural(priors[name].base)
             flat.append(jnp.broadcast_to(eta, (*block.elements, block.size)).reshape(-1))
         return jnp.concatenate([jnp.zeros(0), *flat])
 
-    def _prior_moves(self, values: Values) -> jax.Array:
-        """1 if the priors differ between two values of the latents, else 0."""
-        priors = self._priors(values)
-        there = {name: prior.value(jnp.asarray(self.solver.points[name][-1])) for name, prior in priors.items()}
-        moved = jax.tree.map(
-            lambda a, b: jnp.any(a != b),
-            *(
-                [(prior.base, prior.transforms) for prior in each.values()]
-                for each in (priors, self._priors(values, there))
-            ),
-        )
-        return jnp.asarray(jax.tree.leaves(moved)).any().astype(float)
-
-    def _linear(self, values: Values, site: str | None) -> dict[str, Linear]:
+    def _solved(self, values: Values, site: str | None) -> "Solved":
         """Likelihoods of the fixed factors (), a step (`[step]`), its sites before a site, and every value of that site."""
-        priors = self._priors(values)
+        seen_through = self._priors(values) if self._transformed else None
 
         def log_likelihoods(point):
             base, others = point
-            latents = {name: prior.value(base[name]) for name, prior in priors.items()}
+            latents = base if seen_through is None else {name: seen_through[name].value(x) for name, x in base.items()}
             terms = self.terms_of.run({**values, **others, **latents})
             out = {
                 "fixed": terms.fixed if self.fixed else jnp.zeros(()),
@@ -246,9 +249,12 @@ class ConjugatePart(Part):
                     if symbols is None
                     else self.terms_of.of_values(terms, before, site, jnp.asarray(symbols))
                 )
-            return out
+            priors = self._taken_apart(terms)
+            return out, (self._natural(priors), [priors[name].transforms for name in self._transformed])
 
-        return evaluate(log_likelihoods, self.solver, self.others)
+        of, (eta, transforms) = evaluate(log_likelihoods, self.solver, self.others)
+        moved = [jnp.any(leaf != leaf[0]) for leaf in (eta, *jax.tree.leaves(transforms))]
+        return Solved(of, eta[0], jnp.stack(moved).any())
 
     def _of_local(self, terms: Terms, site: str) -> jax.Array:
         """Log joint of a step's stream and each value of one of its finite latents, `[value, step]`."""
@@ -271,7 +277,7 @@ class ConjugatePart(Part):
         ratio = self._log_evidence(eta, target.s - earlier.s)
         return jnp.where(never, -jnp.inf, target.c - jnp.where(never, 0.0, earlier.c) + ratio)
 
-    def _alone(self, site: str, eta: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _alone(self, eta: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Parameters and statistics of the one element that each step's site depends on; NaN if there are several."""
         picked_eta, picked_s, count = 0.0, 0.0, 0
         for block in self.blocks.values():
@@ -283,23 +289,35 @@ class ConjugatePart(Part):
         single = count == 1
         return jnp.where(single[:, None], picked_eta, jnp.nan), jnp.where(single[:, None], picked_s, jnp.nan)
 
-    def _sound(self, values: Values, log_evidence: jax.Array, found: dict[str, Linear]) -> jax.Array:
+
+@dataclasses.dataclass(frozen=True)
+class Solved:
+    """What one episode's likelihoods say, under one hypothesis.
+
+    Attributes:
+        of: of "fixed" (), every "step" `[step]`, "earlier" `[step]` and "target" `[value, step]`, where asked for.
+        eta: natural parameters of the priors, `[statistic]`.
+        moved: whether the priors differ from point to point of the latents.
+    """
+
+    of: dict[str, Linear]
+    eta: jax.Array
+    moved: jax.Array
+
+    def before(self, visible: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        """Statistics and constants of what is known before each step, `[step, statistic]` and `[step]`."""
+        fixed, step = self.of["fixed"], self.of["step"]
+        return fixed.s + evidence_before(step.s.T, visible).T, fixed.c + evidence_before(step.c, visible)
+
+    def after(self, visible: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        """The same after each prefix, the empty one first: `[step + 1, ...]`."""
+        (s, c), fixed, step = self.before(visible), self.of["fixed"], self.of["step"]
+        return jnp.concatenate([fixed.s[None], s + step.s]), jnp.concatenate([fixed.c[None], c + step.c])
+
+    def sound(self, log_evidence: jax.Array) -> jax.Array:
         """NaN throughout where the likelihood of these very episodes is not conjugate: refused, not answered."""
-        residual = jnp.max(jnp.concatenate([jnp.ravel(each.residual) for each in found.values()]))
-        refused = ~(residual <= CONJUGATE) | (self._prior_moves(values) > 0)
-        return jnp.where(refused, jnp.nan, log_evidence)
-
-
-def _before(found: dict[str, Linear], visible: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """Statistics and constants of what is known before each step, `[step, statistic]` and `[step]`."""
-    fixed, step = found["fixed"], found["step"]
-    return fixed.s + evidence_before(step.s.T, visible).T, fixed.c + evidence_before(step.c, visible)
-
-
-def _after(found: dict[str, Linear], visible: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """The same after each prefix, the empty one first: `[step + 1, ...]`."""
-    (s, c), fixed, step = _before(found, visible), found["fixed"], found["step"]
-    return jnp.concatenate([fixed.s[None], s + step.s]), jnp.concatenate([fixed.c[None], c + step.c])
+        residual = jnp.max(jnp.concatenate([jnp.ravel(each.residual) for each in self.of.values()]))
+        return jnp.where(~(residual <= CONJUGATE) | self.moved, jnp.nan, log_evidence)
 
 
 def _last(block: Block) -> tuple[int, ...]:

@@ -22,7 +22,9 @@ def standard_gamma(y, shape) -> jax.Array:
     y, shape = jnp.asarray(y), jnp.asarray(shape)
     direct = xlogy(shape - 1, y) - y - log_gamma(shape)
     positive = jnp.where(y > 0, y, 1.0)
-    saddle = 0.5 * jnp.log(shape) - HALF_LOG_2PI - stirling_remainder(shape) - deviance(shape, positive) - jnp.log(positive)
+    saddle = (
+        0.5 * jnp.log(shape) - HALF_LOG_2PI - stirling_remainder(shape) - deviance(shape, positive) - jnp.log(positive)
+    )
     result = jnp.where((shape < _LARGE) | (y == 0), direct, saddle)
     return jnp.where(jnp.isinf(y), -jnp.inf, result)
 

@@ -60,7 +60,9 @@ class MultivariateNormal(ExactLaw, dist.MultivariateNormal):
     parameters: ClassVar[dict[str, int]] = {"loc": 1, "covariance_matrix": 2, "scale_tril": 2}
 
     def __init__(self, loc, covariance_matrix, *, impossible=None, validate_args: bool | None = None):
-        self._fill(impossible, validate_args, loc=loc, covariance_matrix=covariance_matrix, scale_tril=covariance_matrix)
+        self._fill(
+            impossible, validate_args, loc=loc, covariance_matrix=covariance_matrix, scale_tril=covariance_matrix
+        )
         with jax.enable_x64(self.loc.dtype == jnp.float64):
             self.scale_tril = jnp.linalg.cholesky(self.covariance_matrix)
 

@@ -33,7 +33,9 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
     parameters: ClassVar[dict[str, int]] = {"concentration1": 0, "concentration0": 0, "total_count": 0}
     counts: ClassVar[tuple[str, ...]] = ("total_count",)
 
-    def __init__(self, concentration1, concentration0, total_count, *, impossible=None, validate_args: bool | None = None):
+    def __init__(
+        self, concentration1, concentration0, total_count, *, impossible=None, validate_args: bool | None = None
+    ):
         self._fill(
             impossible,
             validate_args,
@@ -51,7 +53,9 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
 
     def _trials(self) -> int:
         if isinstance(self.total_count, Tracer):
-            raise TunnelError("the number of trials is traced, so the support cannot be listed; call this outside of jit")
+            raise TunnelError(
+                "the number of trials is traced, so the support cannot be listed; call this outside of jit"
+            )
         trials = np.unique(np.asarray(self.total_count))
         if trials.size != 1:
             raise TunnelError(

@@ -72,4 +72,30 @@ def derive(tunnel: "WindTunnel", engine: str | None = None) -> Oracle:
         if not isinstance(built, str):
             return Oracle(tunnel=tunnel, derived=built)
         refusals.append(f"{name}: {built}")
-    raise NoEngineError(f"no engine derives the oracle of tunnel {tunnel.name!r}.\n  " + "\n  ".join(refusals))
+    raise NoEngineError(
+        f"no engine derives the oracle of tunnel {tunnel.name!r}.\n  " + "\n  ".join(refusals) + f"\n{REMEDY}"
+    )
+
+
+REMEDY = (
+    "What to do: give a continuous latent a finite prior (ppl_tunnels.discretise(distribution, points)), or a conjugate one; carry a "
+    "state of finitely many values; make the configuration smaller; or supply the law yourself (wind_tunnel(closed_form=…))."
+)
+
+
+def considered(tunnel: "WindTunnel") -> dict[str, str | None]:
+    """Every engine in order of preference, and which condition the program fails for it (None where it applies).
+
+    Raises:
+        TunnelError: the program itself is refused, whatever the engine.
+
+    Example:
+        >>> import ppl_tunnels
+        >>> reasons = considered(ppl_tunnels.load_tunnel("coin"))
+        >>> reasons["enumeration"], reasons["closed form"]
+        (None, 'the tunnel supplies none (wind_tunnel(closed_form=…))')
+    """
+    check_double_precision(tunnel)
+    check_program_runs_forward(tunnel)
+    built = {name: build(tunnel) for name, build in ENGINES.items()}
+    return {name: engine if isinstance(engine, str) else None for name, engine in built.items()}

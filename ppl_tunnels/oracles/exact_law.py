@@ -16,7 +16,19 @@ import numpyro.distributions as dist
 from jax.core import Tracer
 
 # What a caller in single precision may use: run in the precision of the law instead.
-_METHODS = ("log_prob", "unchecked_log_prob", "entropy", "cdf", "icdf", "sample", "rsample", "mean", "variance", "finite", "covariance_matrix")
+_METHODS = (
+    "log_prob",
+    "unchecked_log_prob",
+    "entropy",
+    "cdf",
+    "icdf",
+    "sample",
+    "rsample",
+    "mean",
+    "variance",
+    "finite",
+    "covariance_matrix",
+)
 
 
 def in_own_precision(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from numpyro.distributions import constraints
 
 from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.batches import aligned, declared, over_batch, parameters
+from ppl_tunnels.oracles.cumulative import exact_cdf
 from ppl_tunnels.oracles.densities import exact_log_prob, unchecked_log_prob
 from ppl_tunnels.oracles.exact_law import ExactLaw, in_own_precision
 
@@ -118,7 +119,7 @@ class Mixture(ExactLaw):
 
     def cdf(self, value) -> jax.Array:
         """P(X ≤ value), `[*sample, *batch]`, where the components have one."""
-        return self._average(self.components.cdf(self._for_each_component(value)), 0)
+        return self._average(exact_cdf(self.components, self._for_each_component(value)), 0)
 
     def _average(self, of_components, event_dim: int) -> jax.Array:
         weights = self.weights.reshape(*self.log_weights.shape, *(1,) * event_dim)

@@ -96,19 +96,30 @@ class Part:
 
 
 class Given:
-    """The probing episodes of a tunnel, for conditions that are checked once, when an oracle is derived."""
+    """The episodes at which conditions are checked once, when an oracle is derived.
+
+    Some are drawn from the program; in others every finite site has any value of its support, likely or not, so that what
+    happens rarely is seen as well.
+    """
 
     def __init__(self, tunnel: "WindTunnel", episodes: int = 8):
         self.tunnel = tunnel
         with compile_time():
             few = tunnel.probe[:episodes]
-            every = {**few.context, **few.latent, **few.stream}
-            self.values = {name: np.asarray(value) for name, value in every.items()}
+            self.values = {
+                name: np.asarray(value) for name, value in {**few.context, **few.latent, **few.stream}.items()
+            }
             first = {
                 name: from_layout(jax.numpy.asarray(value[0]), tunnel.reading.sites[name])
                 for name, value in self.values.items()
             }
             self.trace = trace_program(tunnel.configured_program, first)
+        generator = np.random.default_rng(0)
+        self.anywhere = dict(self.values)
+        for name, site in tunnel.reading.sites.items():
+            if site.support is not None:
+                index = generator.integers(len(site.support), size=(episodes, *site.batch_shape))
+                self.anywhere[name] = site.support[index].astype(site.dtype)
 
     def law(self, site: str) -> dist.Distribution:
         """The law of a site in the first of them."""
@@ -119,9 +130,17 @@ class Given:
         return {name: self.values[name][:3] for name in continuous_latents(self.tunnel) if name not in latents}
 
     def worst(self, function: Callable[[Values], Any]) -> Any:
-        """The largest of a function's results over them, leaf by leaf; NaN counts as infinity."""
+        """The largest of a function's results over them, leaf by leaf.
 
-        def largest(leaf):
-            return float(np.max(np.where(np.isnan(leaf), np.inf, leaf), initial=0.0))
+        NaN counts as infinity in episodes of the program's own; in others a law need not be stated, and it counts for nothing.
+        """
 
-        return jax.tree.map(largest, evaluated(jax.vmap(function), self.values))
+        def largest(drawn, anywhere):
+            drawn = np.where(np.isnan(drawn), np.inf, drawn)
+            return float(
+                max(np.max(drawn, initial=0.0), np.max(np.nan_to_num(anywhere, nan=0.0, posinf=np.inf), initial=0.0))
+            )
+
+        over = jax.vmap(function)
+        results = evaluated(lambda *both: tuple(map(over, both)), self.values, self.anywhere)
+        return jax.tree.map(largest, *results)

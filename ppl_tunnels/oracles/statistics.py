@@ -67,7 +67,8 @@ class Linear:
     Attributes:
         s: `[..., statistic]`.
         c: `[...]`, nats; -inf where the likelihood is zero whatever the latents are.
-        residual: how far the equation is from holding at the held-out values, relative to the size of its terms, `[...]`.
+        residual: how far the equation is from holding at the held-out values, relative to the size of its terms, `[...]`; NaN
+            where the program states no law.
     """
 
     s: jax.Array
@@ -121,8 +122,9 @@ class Solver:
         base, varied, tested = log_likelihood[0], log_likelihood[1:-_HELD_OUT], log_likelihood[-_HELD_OUT:]
         never = jnp.isneginf(base)
         # Impossible for some values of the latents only: no exponential family.
-        lawless = (jnp.isneginf(log_likelihood) != never).any(axis=0) | jnp.isnan(log_likelihood).any(axis=0)
-        sane = ~never & ~lawless
+        lawless = (jnp.isneginf(log_likelihood) != never).any(axis=0)
+        unstated = jnp.isnan(log_likelihood).any(axis=0)
+        sane = ~never & ~lawless & ~unstated
         floor = jnp.where(sane, base, 0.0)
         change = jnp.where(sane, varied, 0.0) - floor
         size = 1 + jnp.abs(floor)
@@ -143,7 +145,8 @@ class Solver:
         ]
         scale = [size + jnp.abs(s) @ jnp.abs(at[1 + i]) for i in range(_HELD_OUT)]
         residual = jnp.max(jnp.stack([off / scaled for off, scaled in zip(terms, scale, strict=True)]), axis=0)
-        return Linear(s, c, jnp.where(lawless, jnp.inf, jnp.where(never, 0.0, residual)))
+        residual = jnp.where(lawless, jnp.inf, jnp.where(never, 0.0, residual))
+        return Linear(s, c, jnp.where(unstated, jnp.nan, residual))
 
     def _statistics(self) -> jax.Array:
         """T at the base point and at the held-out values, `[1 + held out, statistic]`."""
@@ -155,22 +158,21 @@ class Solver:
         return jnp.concatenate([jnp.zeros((len(rows), 0)), *parts], axis=-1)
 
 
-def evaluate(function: Callable[..., Any], solver: Solver, others: dict[str, np.ndarray]) -> Any:
+def evaluate(function: Callable[..., Any], solver: Solver, others: dict[str, np.ndarray]) -> tuple[Any, Any]:
     """Solve for a function of `(base values of the latents, values of other latents)`.
 
     Args:
-        function: gives any pytree of log-likelihoods.
+        function: gives any pytree of log-likelihoods, and anything else that is wanted at every point.
         solver: of the latents.
         others: values of latents that the function must not depend on, `[1 + held out, ...]` a site: they change with the
             held-out points, so that a dependence shows as a residual.
 
     Returns:
-        The same pytree of `Linear`.
+        The same pytree of `Linear`, and the rest with a leading point axis.
     """
     base = {site: jnp.asarray(value) for site, value in solver.points.items()}
     points = solver.size + 1 + _HELD_OUT
     which = np.array([0] * (solver.size + 1) + list(range(1, 1 + _HELD_OUT)))
-    results = jax.vmap(function, axis_size=points)(
-        (base, {site: jnp.asarray(value[which]) for site, value in others.items()})
-    )
-    return jax.tree.map(solver.solve, results)
+    elsewhere = {site: jnp.asarray(value[which]) for site, value in others.items()}
+    log_likelihoods, rest = jax.vmap(function, axis_size=points)((base, elsewhere))
+    return jax.tree.map(solver.solve, log_likelihoods), rest
