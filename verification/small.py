@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.support import JointSupport
 from ppl_tunnels.tunnel import WindTunnel
+from ppl_tunnels.verification.referee import can_referee
 
 # Joint values of the latents; each is run through the program for every step and symbol.
 MOST_HYPOTHESES = 2_000
 _MOST_STEPS = 8
+# Where latents are continuous, their grid is gone through for every step.
+_MOST_GRID_STEPS = 6
 
 
 def small_configurations(tunnel: WindTunnel) -> tuple[WindTunnel, ...]:
@@ -51,5 +54,5 @@ def _is_small(tunnel: WindTunnel) -> bool:
         return False  # shrinking can leave what the program accepts
     latents = {name: reading.sites[name] for name in reading.named("latent")}
     if any(site.support is None for site in latents.values()):
-        return False
+        return 1 <= reading.steps <= _MOST_GRID_STEPS and can_referee(tunnel)
     return JointSupport(latents).size <= MOST_HYPOTHESES and 1 <= reading.steps <= _MOST_STEPS
