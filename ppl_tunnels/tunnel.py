@@ -339,8 +339,7 @@ def _sampler(tunnel: WindTunnel) -> Callable[[jax.Array, int], Episodes]:
 @functools.lru_cache(maxsize=256)
 def _probe(tunnel: WindTunnel) -> Episodes:
     with compile_time():
-        key = stream_key(0, Purpose.CHECK)
-    return tunnel.sample(key, PROBE_EPISODES).to_numpy()
+        return tunnel.sample(stream_key(0, Purpose.CHECK), PROBE_EPISODES).to_numpy()
 
 
 @functools.lru_cache(maxsize=256)

@@ -51,7 +51,8 @@ def declared(law: dist.Distribution, batch: tuple[int, ...]) -> dist.Distributio
 def parameters(law: dist.Distribution) -> dict[str, Any]:
     """The parameters that the law was made with, those of wrapped laws included."""
     own = {name: law.__dict__[name] for name in law.arg_constraints if law.__dict__.get(name) is not None}
-    return own or (parameters(law.base_dist) if hasattr(law, "base_dist") else {})
+    base = getattr(law, "base_dist", None)
+    return own if own or base is None else parameters(base)
 
 
 def _constraints(kind: type) -> dict[str, Any]:

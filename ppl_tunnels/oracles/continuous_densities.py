@@ -65,7 +65,7 @@ def normal(value, loc, scale) -> jax.Array:
 
 
 def student_t(value, df, loc, scale) -> jax.Array:
-    return _student_t(jnp.square((value - loc) / scale), df, jnp.log(scale), 1)
+    return _student_t(jnp.abs((value - loc) / scale), df, jnp.log(scale), 1)
 
 
 def multivariate_normal(value, loc, scale_tril) -> jax.Array:
@@ -75,12 +75,15 @@ def multivariate_normal(value, loc, scale_tril) -> jax.Array:
 
 def multivariate_student_t(value, df, loc, scale_tril) -> jax.Array:
     square, log_det = _whitened(value, loc, scale_tril)
-    return _student_t(square, df, log_det, scale_tril.shape[-1])
+    return _student_t(jnp.sqrt(square), df, log_det, scale_tril.shape[-1])
 
 
-def _student_t(square, df, log_det, dimension: int) -> jax.Array:
+def _student_t(distance, df, log_det, dimension: int) -> jax.Array:
     normaliser = log_gamma_ratio(df / 2, dimension / 2) - 0.5 * dimension * jnp.log(df * jnp.pi) - log_det
-    return normaliser - 0.5 * (df + dimension) * jnp.log1p(square / df)
+    far = distance > 1e100  # where squares overflow
+    near = jnp.log1p(jnp.square(jnp.where(far, 1.0, distance)) / df)
+    growth = jnp.where(far, 2 * jnp.log(distance) - jnp.log(df), near)
+    return normaliser - 0.5 * (df + dimension) * growth
 
 
 def _whitened(value, loc, scale_tril) -> tuple[jax.Array, jax.Array]:

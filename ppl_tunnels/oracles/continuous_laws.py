@@ -1,6 +1,6 @@
 """Continuous laws with exact densities; see `parametric` for all of them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ class Normal(ExactLaw, dist.Normal):
     """
 
     parameters: ClassVar[dict[str, int]] = {"loc": 0, "scale": 0}
+    loc: Any
+    scale: Any
 
     def __init__(self, loc, scale, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, loc=loc, scale=scale)
@@ -58,6 +60,9 @@ class MultivariateNormal(ExactLaw, dist.MultivariateNormal):
     """
 
     parameters: ClassVar[dict[str, int]] = {"loc": 1, "covariance_matrix": 2, "scale_tril": 2}
+    loc: Any
+    covariance_matrix: Any
+    scale_tril: Any
 
     def __init__(self, loc, covariance_matrix, *, impossible=None, validate_args: bool | None = None):
         self._fill(
@@ -89,6 +94,9 @@ class StudentT(ExactLaw, dist.StudentT):
     """
 
     parameters: ClassVar[dict[str, int]] = {"df": 0, "loc": 0, "scale": 0}
+    df: Any
+    loc: Any
+    scale: Any
 
     def __init__(self, df, loc, scale, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, df=df, loc=loc, scale=scale)
@@ -129,6 +137,9 @@ class MultivariateStudentT(ExactLaw, dist.MultivariateStudentT):
     """
 
     parameters: ClassVar[dict[str, int]] = {"df": 0, "loc": 1, "scale_tril": 2}
+    df: Any
+    loc: Any
+    scale_tril: Any
 
     def __init__(self, df, loc, scale_tril, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, df=df, loc=loc, scale_tril=scale_tril)
@@ -159,6 +170,8 @@ class Beta(ExactLaw, dist.Beta):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration1": 0, "concentration0": 0}
+    concentration1: Any
+    concentration0: Any
 
     def __init__(self, concentration1, concentration0, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, concentration1=concentration1, concentration0=concentration0)
@@ -192,6 +205,7 @@ class Dirichlet(ExactLaw, dist.Dirichlet):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration": 1}
+    concentration: Any
 
     def __init__(self, concentration, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, concentration=concentration)
@@ -217,6 +231,8 @@ class Gamma(ExactLaw, dist.Gamma):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration": 0, "rate": 0}
+    concentration: Any
+    rate: Any
 
     def __init__(self, concentration, rate, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, concentration=concentration, rate=rate)
@@ -249,8 +265,14 @@ class CompoundGamma(ExactLaw):
     """
 
     parameters: ClassVar[dict[str, int]] = {"shape_": 0, "concentration": 0, "rate": 0}
+    shape_: Any
+    concentration: Any
+    rate: Any
     arg_constraints: ClassVar[dict] = {"concentration": constraints.positive, "rate": constraints.positive}
-    support = constraints.nonnegative
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.nonnegative
 
     def __init__(self, shape, concentration, rate, *, impossible=None, validate_args: bool | None = None):
         # `shape` is the name of a method of every NumPyro distribution.

@@ -1,6 +1,6 @@
 """Laws of counts with exact probabilities; see `parametric` for all of them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
     Args:
         concentration1: of successes, positive, `[*batch]`.
         concentration0: of failures, positive, `[*batch]`.
-        total_count: number of trials, `[*batch]`.
+        total_count: number of trials, `[*batch]`; `trials` is that number where all rows have the same.
         impossible: where the evidence has probability zero, bool, `[*batch]`; nowhere if not given.
 
     Example:
@@ -31,7 +31,12 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration1": 0, "concentration0": 0, "total_count": 0}
+    concentration1: Any
+    concentration0: Any
+    total_count: Any
     counts: ClassVar[tuple[str, ...]] = ("total_count",)
+    static: ClassVar[tuple[str, ...]] = ("trials",)
+    trials: int | None
 
     def __init__(
         self, concentration1, concentration0, total_count, *, impossible=None, validate_args: bool | None = None
@@ -43,6 +48,9 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
             concentration0=concentration0,
             total_count=total_count,
         )
+        traced = isinstance(total_count, Tracer)
+        trials = () if traced else np.unique(np.asarray(total_count))
+        self.trials = int(trials[0]) if len(trials) == 1 else None
 
     @property
     def _beta(self):
@@ -51,25 +59,18 @@ class BetaBinomial(ExactLaw, dist.BetaBinomial):
     def _log_density(self, value):
         return densities.beta_binomial(value, self.concentration1, self.concentration0, self.total_count)
 
-    def _trials(self) -> int:
-        if isinstance(self.total_count, Tracer):
-            raise TunnelError(
-                "the number of trials is traced, so the support cannot be listed; call this outside of jit"
-            )
-        trials = np.unique(np.asarray(self.total_count))
-        if trials.size != 1:
-            raise TunnelError(
-                f"a beta-binomial law was given {trials.size} numbers of trials; a list of its values needs one for all rows"
-            )
-        return int(trials[0])
-
     def finite(self) -> Finite:
         """The same law with its values listed, 0 … total_count.
 
         Raises:
             TunnelError: total_count is traced, or not the same in all rows.
         """
-        values = np.arange(self._trials() + 1)
+        if self.trials is None:
+            raise TunnelError(
+                "the numbers of trials of a beta-binomial law are traced, or not one for all rows, so its values cannot be "
+                "listed; give one number, outside of jit"
+            )
+        values = np.arange(self.trials + 1)
         log_probs = jnp.moveaxis(self.log_prob(values.reshape(-1, *(1,) * len(self.batch_shape))), 0, -1)
         return Finite(log_probs, values)
 
@@ -95,6 +96,8 @@ class NegativeBinomial(ExactLaw, dist.GammaPoisson):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration": 0, "rate": 0}
+    concentration: Any
+    rate: Any
 
     def __init__(self, concentration, rate, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, concentration=concentration, rate=rate)
@@ -126,8 +129,13 @@ class BetaGeometric(ExactLaw):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration1": 0, "concentration0": 0}
+    concentration1: Any
+    concentration0: Any
     arg_constraints: ClassVar[dict] = {"concentration1": constraints.positive, "concentration0": constraints.positive}
-    support = constraints.nonnegative_integer
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.nonnegative_integer
 
     def __init__(self, concentration1, concentration0, *, impossible=None, validate_args: bool | None = None):
         self._fill(impossible, validate_args, concentration1=concentration1, concentration0=concentration0)
@@ -174,6 +182,8 @@ class DirichletMultinomial(ExactLaw, dist.DirichletMultinomial):
     """
 
     parameters: ClassVar[dict[str, int]] = {"concentration": 1, "total_count": 0}
+    concentration: Any
+    total_count: Any
     counts: ClassVar[tuple[str, ...]] = ("total_count",)
 
     def __init__(self, concentration, total_count, *, impossible=None, validate_args: bool | None = None):

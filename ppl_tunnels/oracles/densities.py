@@ -51,7 +51,7 @@ def exact_log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     return jnp.where(_inside(fn, value), log_prob, -jnp.inf)
 
 
-def _inside(fn: dist.Distribution, value: jax.Array) -> jax.Array:
+def _inside(fn: Any, value: jax.Array) -> jax.Array:
     if isinstance(fn, _CLOSED_AT_ZERO):
         return value >= 0
     inside = fn.support(value)

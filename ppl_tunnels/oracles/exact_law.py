@@ -50,12 +50,14 @@ class ExactLaw(dist.Distribution):
     Attributes:
         parameters: name of each parameter to how many of its last axes belong to one event.
         counts: the parameters that are whole numbers.
+        static: what is known while a program is traced, and stays when axes come and go.
         impossible: where the evidence that the law conditions on has probability zero, bool, `[*batch]`: no law there.
             `log_prob` is -inf for every value, `entropy` and `cdf` are 0.
     """
 
     parameters: ClassVar[dict[str, int]] = {}
     counts: ClassVar[tuple[str, ...]] = ()
+    static: ClassVar[tuple[str, ...]] = ()
     impossible: jax.Array
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -108,14 +110,16 @@ class ExactLaw(dist.Distribution):
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         names = (*self.parameters, "impossible")
-        return tuple(self.__dict__.get(name) for name in names), (self._validate_args,)
+        aux = (self._validate_args, *(self.__dict__.get(name) for name in self.static))
+        return tuple(self.__dict__.get(name) for name in names), aux
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> "ExactLaw":
         law = cls.__new__(cls)
         for name, value in zip((*cls.parameters, "impossible"), params, strict=True):
             setattr(law, name, value)
-        (law._validate_args,) = aux_data
+        for name, value in zip(("_validate_args", *cls.static), aux_data, strict=True):
+            setattr(law, name, value)
         return law
 
     @in_own_precision
@@ -136,7 +140,8 @@ class ExactLaw(dist.Distribution):
         raise NotImplementedError(f"{type(self).__name__} has no cumulative distribution function")
 
     def _inside(self, value: jax.Array) -> jax.Array:
-        return self.support(value)
+        support: Any = self.support
+        return support(value)
 
     def log_prob(self, value, intermediates=None) -> jax.Array:
         """Logarithm of the density or probability in nats; -inf outside the support, never NaN.

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -25,11 +26,9 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 _STIRLING = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, start=1))
 _DIGAMMA = tuple(b / (2 * k) for k, b in enumerate(_BERNOULLI, start=1))
-_SHIFT = 8
+_SHIFT = 8  # also the most factors that Γ(a + s) / Γ(a) is multiplied out to
 # Terms of the series of d about x = m: (1/4)^(2 · 14) is below the rounding of the first.
 _DEVIANCE_TERMS = 14
-# The most factors for which Γ(a + s) / Γ(a) is multiplied out.
-_MOST_FACTORS = 8
 
 
 def _polynomial(coefficients: Iterable[float], x: jax.Array) -> jax.Array:
@@ -45,6 +44,11 @@ def _raised(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(small, z + _SHIFT, z), small
 
 
+def _stairs(z: jax.Array) -> jax.Array:
+    """z, z + 1, …, z + 7 along a new last axis."""
+    return z[..., None] + np.arange(_SHIFT)
+
+
 @jax.jit
 def stirling_remainder(z) -> jax.Array:
     """δ(z) = log Γ(z) - [(z - 1/2) log z - z + 1/2 log 2π] for z > 0, broadcast; absolute error about 1e-16.
@@ -56,7 +60,8 @@ def stirling_remainder(z) -> jax.Array:
     z = jnp.asarray(z, jnp.result_type(float))
     raised, small = _raised(z)
     remainder = _polynomial(_STIRLING, 1 / (raised * raised)) / raised
-    steps = sum((z + i + 0.5) * jnp.log1p(1 / (z + i)) - 1 for i in range(_SHIFT))
+    stairs = _stairs(z)
+    steps = jnp.sum((stairs + 0.5) * jnp.log1p(1 / stairs) - 1, axis=-1)
     return remainder + jnp.where(small, steps, 0.0)
 
 
@@ -71,7 +76,8 @@ def digamma_remainder(z) -> jax.Array:
     z = jnp.asarray(z, jnp.result_type(float))
     raised, small = _raised(z)
     remainder = 0.5 / raised + _polynomial(_DIGAMMA, 1 / (raised * raised)) / (raised * raised)
-    steps = sum(1 / (z + i) - jnp.log1p(1 / (z + i)) for i in range(_SHIFT))
+    stairs = _stairs(z)
+    steps = jnp.sum(1 / stairs - jnp.log1p(1 / stairs), axis=-1)
     return remainder + jnp.where(small, steps, 0.0)
 
 
@@ -84,9 +90,9 @@ def log_gamma(z) -> jax.Array:
         3.178053830348
     """
     z = jnp.asarray(z, jnp.result_type(float))
-    above = jnp.where(z < 1, z, z - 1)
+    above = jnp.where(z < 0.5, z, z - 1)
     ratio = log_gamma_ratio(jnp.ones_like(z), above)
-    return jnp.where(z < 1, ratio - jnp.log(z), ratio)
+    return jnp.where(z < 0.5, ratio - jnp.log(z), ratio)
 
 
 @jax.jit
@@ -148,10 +154,9 @@ def log_gamma_ratio(a, s) -> jax.Array:
     """
     a, s = jnp.broadcast_arrays(jnp.asarray(a, jnp.result_type(float)), jnp.asarray(s, jnp.result_type(float)))
     low, step = jnp.where(s < 0, a + s, a), jnp.abs(s)
-    few = (step == jnp.round(step)) & (step <= _MOST_FACTORS) & (low < 1e30)
-    factors = jnp.ones_like(low)
-    for i in range(_MOST_FACTORS):
-        factors = factors * jnp.where(few & (i < step), low + i, 1.0)
+    few = (step == jnp.round(step)) & (step <= _SHIFT) & (low < 1e30)
+    taken = few[..., None] & (np.arange(_SHIFT) < step[..., None])
+    factors = jnp.prod(jnp.where(taken, _stairs(low), 1.0), axis=-1)
     ratio = jnp.where(few, jnp.log(factors), _rise(low, step))
     return jnp.where(s < 0, -ratio, ratio)
 
@@ -168,7 +173,7 @@ def _rise(a: jax.Array, s: jax.Array) -> jax.Array:
         power, scale = power * fraction * fraction, scale / (raised * raised)
     difference = -s / (raised + s) * difference
     main = (raised - 0.5) * jnp.log1p(s / raised) + s * (jnp.log(raised + s) - 1) + difference
-    return main - jnp.where(small, sum(jnp.log1p(s / (a + i)) for i in range(_SHIFT)), 0.0)
+    return main - jnp.where(small, jnp.sum(jnp.log1p(s[..., None] / _stairs(a)), axis=-1), 0.0)
 
 
 @jax.jit

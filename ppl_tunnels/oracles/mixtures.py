@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.core import Tracer
 from jax.scipy.special import logsumexp
 from numpyro.distributions import constraints
 
@@ -41,7 +42,7 @@ class Mixture(ExactLaw):
     """
 
     def __init__(self, log_weights, components: dist.Distribution, *, validate_args: bool | None = None):
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((log_weights, components)))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((log_weights, components)))
         with jax.enable_x64(True if not traced else jax.config.jax_enable_x64):
             self.log_weights = jnp.asarray(log_weights)
             if self.log_weights.ndim == 0:
@@ -74,7 +75,7 @@ class Mixture(ExactLaw):
         return in_own_precision(lambda self: jnp.all(jnp.isneginf(self.log_weights), axis=-1))(self)
 
     @property
-    def support(self) -> constraints.Constraint:
+    def support(self) -> constraints.Constraint | None:
         """That of the components where they all have one; NumPyro's `dependent` where it differs with their parameters."""
         support = self._components.support
         if support is None or not jax.tree.leaves(support):

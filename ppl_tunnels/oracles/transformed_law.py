@@ -31,6 +31,8 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
         -0.918939 -inf -inf
     """
 
+    base_dist: Any
+
     def __init__(self, base_law: ExactLaw, transforms: Any, *, validate_args: bool | None = None):
         if not isinstance(base_law, ExactLaw):
             raise TunnelError(
@@ -39,7 +41,8 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
             )
         listed = [transforms] if isinstance(transforms, dist.transforms.Transform) else list(transforms)
         if isinstance(base_law, Transformed):
-            base_law, listed = base_law.base_dist, [*base_law.transforms, *listed]
+            listed = [*base_law.transforms, *listed]
+            base_law = base_law.base_dist
         self.base_dist = base_law
         self.transforms = listed
         self._validate_args = bool(validate_args)
@@ -111,7 +114,7 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
             low = getattr(transform.codomain, "lower_bound", -jnp.inf)
             high = getattr(transform.codomain, "upper_bound", jnp.inf)
             value = transform.inv(jnp.clip(value, low, high))
-        sign = 1.0
+        sign: Any = 1.0
         for transform in self.transforms:
             sign = sign * transform.sign
         below = self.base_dist.cdf(value)

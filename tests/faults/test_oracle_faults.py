@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ppl_tunnels.registry import module_from_file
-from ppl_tunnels.verification import properties
+from ppl_tunnels.verification import referee as refereed
 from ppl_tunnels.verification.properties import ORACLE_PROPERTIES, ROUNDING, check_oracle
 
 planted = module_from_file(str(Path(__file__).with_name("oracle_faults.py")))
@@ -31,8 +31,8 @@ def referee():
         return ask
 
     with pytest.MonkeyPatch.context() as patch:
-        for method in (properties.brute_force_predictive, properties.brute_force_log_evidence):
-            patch.setattr(properties, method.__name__, remembered(method))
+        for method in (refereed.brute_force_predictive, refereed.brute_force_log_evidence):
+            patch.setattr(refereed, method.__name__, remembered(method))
         yield answers
 
 

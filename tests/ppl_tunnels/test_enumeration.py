@@ -229,12 +229,6 @@ def test_what_cannot_be_enumerated_is_refused_with_the_remedy(tunnel, words):
     assert all(word in str(refusal.value) for word in [*words, tunnel.name]), str(refusal.value)
 
 
-def test_a_continuous_stream_has_no_finite_predictive():
-    """Would catch a density at listed values passed off as probabilities."""
-    with pytest.raises(TunnelError, match=r"'y' has no finite support.*posteriors"):
-        engine_of("line").predictive(load("line").probe[:1], "y")
-
-
 def test_explain_says_what_a_mask_means():
     """Would catch hiding called marginalising where later laws use the hidden value."""
     assert "27" not in engine_of("umbrella").explain()

@@ -116,7 +116,7 @@ def test_without_a_referee_nothing_is_said_to_agree(coin, monkeypatch):
     assert {name for name, finding in found.items() if not finding.passed} == REFEREED
     for name in REFEREED:
         assert found[name].cases == 0
-        assert "no configuration small enough for brute force was found; name one with" in found[name].detail
+        assert "no configuration small enough for the referee was found; name one with" in found[name].detail
 
 
 def test_rounds_are_independent_draws(coin):
