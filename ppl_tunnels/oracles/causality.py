@@ -2,8 +2,9 @@
 
 The law of anything at step t may depend on stream values of earlier steps only, and static latents and the context on none.
 A scan guarantees it by construction; within a plate nothing does (`values[::-1]` is an ordinary array operation). The stream
-is replaced from step c on by another draw's, for several c, and the laws before c must not move: each is evaluated at several
-values, so that a dependence cannot hide behind one coincidence.
+is replaced from step c on by other values, for several c, and the laws before c must not move: each is evaluated at several
+values, and in episodes in which every finite site has any value of its support, so that a dependence cannot hide behind a
+coincidence, or where the program seldom goes.
 """
 
 import functools
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.perturbing import any_values, other_values
 from ppl_tunnels.program import evaluated, from_layout, laws_given, log_probs_given, site_log_prob
 
 if TYPE_CHECKING:
@@ -25,8 +27,11 @@ _DRAWS = 4
 
 
 def _draws(tunnel: "WindTunnel") -> dict[str, np.ndarray]:
+    """Episodes of the program's own, then as many with any values at the finite sites."""
     few = tunnel.probe[:_DRAWS]
-    return {name: np.asarray(value) for name, value in {**few.context, **few.latent, **few.stream}.items()}
+    drawn = {name: np.asarray(value) for name, value in {**few.context, **few.latent, **few.stream}.items()}
+    anywhere = any_values(tunnel.reading.sites, drawn)
+    return {name: np.concatenate([drawn[name], anywhere[name]]) for name in drawn}
 
 
 def check_program_runs_forward(tunnel: "WindTunnel") -> None:
@@ -54,20 +59,23 @@ def check_program_runs_forward(tunnel: "WindTunnel") -> None:
     given = {name: np.repeat(values[:, None], len(cuts) + 1, axis=1) for name, values in draws.items()}
     after = np.arange(steps) >= np.append(cuts, steps)[:, None]
     for name in reading.named("stream"):
-        others = np.roll(given[name], 1, axis=0)
+        others = other_values(given[name], sites[name])
         given[name] = np.where(after.reshape(*after.shape, *[1] * (others.ndim - 3)), others, given[name])
     over_cuts_and_draws = jax.vmap(jax.vmap(log_probs, in_axes=(0, None)), in_axes=(0, None))
     results = jax.tree.map(np.asarray, evaluated(over_cuts_and_draws, given, draws))
     for name, site in sites.items():
         reference, moved = results[name][:, -1:], results[name][:, :-1]
-        if np.isnan(reference).any():
-            step = f" at step {np.argwhere(np.isnan(reference))[0, -1]}" if site.per_step else ""
+        # Each of the program's own episodes, evaluated at its own values.
+        own = np.stack([reference[draw, 0, draw] for draw in range(_DRAWS)])
+        if np.isnan(own).any():
+            step = f" at step {np.argwhere(np.isnan(own))[0, -1]}" if site.per_step else ""
             raise TunnelError(
                 f"the law of site {name!r} is undefined{step} (its log-probability is NaN): a parameter is out of range, such as a "
                 "probability below 0 or above 1"
             )
         with np.errstate(invalid="ignore"):  # -inf minus -inf, which the equality covers
             changed = ~((moved == reference) | (np.abs(moved - reference) <= 1e-9 * (1 + np.abs(reference))))
+        changed &= ~np.isnan(reference)  # where no law need be stated
         if not site.per_step:
             if changed.any():
                 raise TunnelError(
@@ -107,7 +115,7 @@ def feeds_back(tunnel: "WindTunnel") -> bool:
     changed = dict(draws)
     last = np.arange(steps) == steps - 1
     for name in reading.named("stream"):
-        own, other = draws[name], np.roll(draws[name], 1, axis=0)
+        own, other = draws[name], other_values(draws[name], sites[name])
         changed[name] = np.where(last.reshape(-1, *[1] * (own.ndim - 2)), own, other)
 
     def log_probs(given):

@@ -17,6 +17,7 @@ from ppl_tunnels.oracles.log_gamma import HALF_LOG_2PI, deviance, log_gamma, log
 _LARGE = 10.0
 
 
+@jax.jit
 def standard_gamma(y, shape) -> jax.Array:
     """g(y; a): of Gamma(a, 1) at y ≥ 0; at 0 the limit, which is finite for a = 1 only."""
     y, shape = jnp.asarray(y), jnp.asarray(shape)
@@ -29,6 +30,7 @@ def standard_gamma(y, shape) -> jax.Array:
     return jnp.where(jnp.isinf(y), -jnp.inf, result)
 
 
+@jax.jit
 def gamma(value, shape, rate) -> jax.Array:
     return standard_gamma(rate * value, shape) + jnp.log(rate)
 
@@ -37,6 +39,7 @@ def _given_their_sum(total, categories: int) -> jax.Array:
     return (categories - 0.5) * jnp.log(total) + HALF_LOG_2PI + stirling_remainder(total)
 
 
+@jax.jit
 def beta(value, heads, tails, complement=None) -> jax.Array:
     """The complement is 1 - value, for callers who know it better than by subtraction."""
     total, complement = heads + tails, 1 - value if complement is None else complement
@@ -44,6 +47,7 @@ def beta(value, heads, tails, complement=None) -> jax.Array:
     return parts + _given_their_sum(total, 2)
 
 
+@jax.jit
 def dirichlet(value, concentration) -> jax.Array:
     """Where a coordinate 0 has an infinite factor and another a zero one, the density is taken to be 0."""
     total = jnp.sum(concentration, axis=-1)
@@ -53,6 +57,7 @@ def dirichlet(value, concentration) -> jax.Array:
     return jnp.where(never, -jnp.inf, density)
 
 
+@jax.jit
 def compound_gamma(value, shape, concentration, rate) -> jax.Array:
     """Gamma(shape, θ) with θ ~ Gamma(concentration, rate): value / (rate + value) is Beta(shape, concentration)."""
     total, span = shape + concentration, rate + value
@@ -60,19 +65,23 @@ def compound_gamma(value, shape, concentration, rate) -> jax.Array:
     return parts + _given_their_sum(total, 2) + jnp.log(rate) - 2 * jnp.log(span)
 
 
+@jax.jit
 def normal(value, loc, scale) -> jax.Array:
     return -0.5 * jnp.square((value - loc) / scale) - jnp.log(scale) - HALF_LOG_2PI
 
 
+@jax.jit
 def student_t(value, df, loc, scale) -> jax.Array:
     return _student_t(jnp.abs((value - loc) / scale), df, jnp.log(scale), 1)
 
 
+@jax.jit
 def multivariate_normal(value, loc, scale_tril) -> jax.Array:
     square, log_det = _whitened(value, loc, scale_tril)
     return -0.5 * square - log_det - scale_tril.shape[-1] * HALF_LOG_2PI
 
 
+@jax.jit
 def multivariate_student_t(value, df, loc, scale_tril) -> jax.Array:
     square, log_det = _whitened(value, loc, scale_tril)
     return _student_t(jnp.sqrt(square), df, log_det, scale_tril.shape[-1])

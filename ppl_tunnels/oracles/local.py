@@ -17,10 +17,10 @@ import jax
 import numpy as np
 
 from ppl_tunnels.oracles.joint_values import joint_values, step_batch
+from ppl_tunnels.oracles.perturbing import other_values
 from ppl_tunnels.program import evaluated, log_probs_given
 
 if TYPE_CHECKING:
-    from ppl_tunnels.program import Site
     from ppl_tunnels.tunnel import WindTunnel
 
 # Joint values of one step's latents.
@@ -87,7 +87,7 @@ def why_not_local(tunnel: "WindTunnel") -> str | None:
     halves = np.random.default_rng(0).random((_REPLACEMENTS, steps)) < 0.5
     replaced = {name: np.repeat(value[None], _REPLACEMENTS, axis=0) for name, value in draws.items()}
     for name in names:
-        own, other = draws[name][None], _another(draws[name], sites[name])[None]
+        own, other = draws[name][None], other_values(draws[name], sites[name])[None]
         replaced[name] = np.where(halves.reshape(_REPLACEMENTS, 1, steps, *[1] * (own.ndim - 3)), other, own)
 
     def log_probs(given):
@@ -107,12 +107,3 @@ def why_not_local(tunnel: "WindTunnel") -> str | None:
                 "latents of a step cannot be summed within it"
             )
     return None
-
-
-def _another(values: np.ndarray, site: "Site") -> np.ndarray:
-    """Another value for each: the next of a finite support (another draw might well be the same), or another draw."""
-    if site.support is None:
-        return np.roll(values, 1, axis=0)
-    matches = np.expand_dims(values, values.ndim - site.event_dim) == site.support
-    index = matches.all(axis=tuple(range(-site.event_dim, 0))).argmax(axis=-1)
-    return site.support[(index + 1) % len(site.support)]

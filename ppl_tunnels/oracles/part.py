@@ -13,6 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from ppl_tunnels.oracles.local import continuous_latents
+from ppl_tunnels.oracles.perturbing import any_values
 from ppl_tunnels.program import compile_time, evaluated, from_layout, trace_program
 
 if TYPE_CHECKING:
@@ -114,12 +115,7 @@ class Given:
                 for name, value in self.values.items()
             }
             self.trace = trace_program(tunnel.configured_program, first)
-        generator = np.random.default_rng(0)
-        self.anywhere = dict(self.values)
-        for name, site in tunnel.reading.sites.items():
-            if site.support is not None:
-                index = generator.integers(len(site.support), size=(episodes, *site.batch_shape))
-                self.anywhere[name] = site.support[index].astype(site.dtype)
+        self.anywhere = any_values(tunnel.reading.sites, self.values)
 
     def law(self, site: str) -> dist.Distribution:
         """The law of a site in the first of them."""
