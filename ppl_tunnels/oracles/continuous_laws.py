@@ -55,7 +55,7 @@ class MultivariateNormal(ExactLaw, dist.MultivariateNormal):
 
     Example:
         >>> import numpy as np
-        >>> print(MultivariateNormal(np.zeros(2), np.eye(2)).entropy().round(6))  # log(2πe)
+        >>> print(f"{MultivariateNormal(np.zeros(2), np.eye(2)).entropy():.6f}")  # log(2πe)
         2.837877
     """
 
@@ -89,8 +89,8 @@ class StudentT(ExactLaw, dist.StudentT):
         impossible: as for `Normal`.
 
     Example:
-        >>> print(StudentT(1.0, 0.0, 1.0).log_prob(0.0).round(6))  # Cauchy: 1 / π
-        -1.14473
+        >>> print(f"{StudentT(1.0, 0.0, 1.0).log_prob(0.0):.6f}")  # Cauchy: 1 / π
+        -1.144730
     """
 
     parameters: ClassVar[dict[str, int]] = {"df": 0, "loc": 0, "scale": 0}
@@ -132,7 +132,7 @@ class MultivariateStudentT(ExactLaw, dist.MultivariateStudentT):
 
     Example:
         >>> import numpy as np
-        >>> print(MultivariateStudentT(3.0, np.zeros(2), np.eye(2)).log_prob(np.zeros(2)).round(6))  # 1 / 2π
+        >>> print(f"{MultivariateStudentT(3.0, np.zeros(2), np.eye(2)).log_prob(np.zeros(2)):.6f}")  # 1 / 2π
         -1.837877
     """
 
@@ -165,7 +165,7 @@ class Beta(ExactLaw, dist.Beta):
         impossible: as for `Normal`.
 
     Example:
-        >>> print(Beta(1.0, 3.0).log_prob(0.0).round(6))  # log 3
+        >>> print(f"{Beta(1.0, 3.0).log_prob(0.0):.6f}")  # log 3
         1.098612
     """
 
@@ -200,7 +200,7 @@ class Dirichlet(ExactLaw, dist.Dirichlet):
 
     Example:
         >>> import numpy as np
-        >>> print(Dirichlet(np.ones(3)).log_prob(np.array([1.0, 0.0, 0.0])).round(6))  # log 2
+        >>> print(f"{Dirichlet(np.ones(3)).log_prob(np.array([1.0, 0.0, 0.0])):.6f}")  # log 2
         0.693147
     """
 
@@ -226,7 +226,7 @@ class Gamma(ExactLaw, dist.Gamma):
         impossible: as for `Normal`.
 
     Example:
-        >>> print(Gamma(1.0, 2.0).log_prob(0.0).round(6))  # log 2
+        >>> print(f"{Gamma(1.0, 2.0).log_prob(0.0):.6f}")  # log 2
         0.693147
     """
 
@@ -260,7 +260,7 @@ class CompoundGamma(ExactLaw):
         impossible: as for `Normal`.
 
     Example:
-        >>> print(CompoundGamma(1.0, 3.0, 2.0).log_prob(0.0).round(6))  # log(3 / 2)
+        >>> print(f"{CompoundGamma(1.0, 3.0, 2.0).log_prob(0.0):.6f}")  # log(3 / 2)
         0.405465
     """
 

@@ -69,13 +69,12 @@ def _cond(params: dict[str, Any], into: Dependence) -> Dependence:
     return [which.union(*outs) for outs in zip(*branches, strict=True)]
 
 
-def _scan(params: dict[str, Any], into: Dependence) -> Dependence | None:
+def _scan(params: dict[str, Any], into: Dependence) -> Dependence:
     if "num_consts" in params:  # JAX before 0.12
         constants, carried = params["num_consts"], params["num_carry"]
     else:
-        constants, carried, rows = (len(part) for part in params["ft_in"])
-        if constants + carried + rows != len(into):
-            return None
+        # JAX says which of the inputs are which by filling them in.
+        constants, carried, _ = (len(list(part)) for part in params["ft_in"].update(into).unpack())
     fixed, carry, rows = into[:constants], into[constants : constants + carried], into[constants + carried :]
     body = _opened(params["jaxpr"])
     while True:
