@@ -14,6 +14,7 @@ from ppl_tunnels.oracles.continuous_laws import Gamma
 from ppl_tunnels.oracles.densities import exact_log_prob
 from ppl_tunnels.oracles.exact_law import ExactLaw, in_own_precision
 from ppl_tunnels.oracles.log_gamma import digamma_remainder
+from ppl_tunnels.oracles.transformed_moments import transformed_moments
 
 
 class Transformed(ExactLaw, dist.TransformedDistribution):
@@ -72,13 +73,13 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
     @in_own_precision
     def broadcast_to(self, batch: tuple[int, ...]) -> "Transformed":
         # Under vmap and indexing, a transform's parameters must have the batch axes that the law's have.
-        shape = (*batch, *self.base_dist.event_shape)
-        transforms = [
-            jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf), shape), transform)
-            if transform.domain.event_dim == 0
-            else transform
-            for transform in self.transforms
-        ]
+        event, transforms = self.base_dist.event_shape, []
+        for transform in self.transforms:
+            shape = (*batch, *event)
+            if transform.domain.event_dim == 0:
+                transform = jax.tree.map(lambda leaf, to=shape: jnp.broadcast_to(jnp.asarray(leaf), to), transform)
+            transforms.append(transform)
+            event = transform.forward_shape(event) if transform.domain.event_dim else event
         return type(self).tree_unflatten((self._validate_args,), (self.base_dist.broadcast_to(batch), transforms))
 
     def log_prob(self, value, intermediates=None) -> jax.Array:
@@ -122,11 +123,13 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
 
     @property
     def mean(self):
-        raise NotImplementedError("a transformed law has no mean in closed form here")
+        """`[*batch, *event]`; infinite where it does not exist, and an error where it has no closed form here."""
+        return transformed_moments(self.base_dist, self.transforms)[0]
 
     @property
     def variance(self):
-        raise NotImplementedError("a transformed law has no variance in closed form here")
+        """As `mean`, of every number by itself."""
+        return transformed_moments(self.base_dist, self.transforms)[1]
 
     def to_numpy(self) -> dict[str, np.ndarray]:
         """The parameters of the base law, and "impossible"; the transforms are in `transforms`."""

@@ -103,7 +103,9 @@ LAWS = {
     "CompoundGamma": (lambda **k: CompoundGamma(1.0, [1.5, 2.0], 3.0, **k), 0.5),
     "DirichletMultinomial": (lambda **k: DirichletMultinomial(np.arange(1.0, 7.0).reshape(2, 3), 4, **k), [1, 0, 3]),
     "Transformed": (
-        lambda **k: Transformed(Normal([0.0, 1.0], 2.0, **k), [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)]),
+        lambda **k: Transformed(
+            Normal([0.0, 1.0], 2.0, **k), [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)]
+        ),
         0.5,
     ),
 }
@@ -287,7 +289,11 @@ def test_draws_have_the_mean_and_the_variance(name):
 
 def test_draws_of_heavy_tailed_laws_are_uniform_under_their_cdf():
     """Would catch a sampler of another parametrisation. False alarms: 3e-6, by three Kolmogorov–Smirnov tests."""
-    laws = [CompoundGamma(1.5, 2.0, 3.0), StudentT(1.5, 1.0, 2.0), Transformed(Gamma(1.5, 2.0), transforms.PowerTransform(-1.0))]
+    laws = [
+        CompoundGamma(1.5, 2.0, 3.0),
+        StudentT(1.5, 1.0, 2.0),
+        Transformed(Gamma(1.5, 2.0), transforms.PowerTransform(-1.0)),
+    ]
     for law in laws:
         levels = np.asarray(law.cdf(law.sample(jax.random.key(4), (5_000,))))
         assert scipy.stats.kstest(levels, "uniform").pvalue > 1e-6
@@ -355,6 +361,47 @@ def test_transformed_laws():
         assert law.log_prob(-1.0) == -INF and law.cdf(-1.0) == 0.0
 
 
+def test_moments_of_transformed_laws():
+    """Would catch a variance that is scaled but not squared, moments of exp(E x), and a rate raised with the wrong sign."""
+    exp, affine, power = transforms.ExpTransform(), transforms.AffineTransform, transforms.PowerTransform
+    cases = [
+        (Transformed(Beta(3.0, 2.0), affine(1.0, 50.0)), scipy.stats.beta(3, 2, 1, 50)),
+        (Transformed(Gamma(3.0, 2.0), affine(1.0, 4.0)), scipy.stats.gamma(3, 1, 2)),
+        (Transformed(Normal(0.5, 0.7), exp), scipy.stats.lognorm(0.7, scale=np.exp(0.5))),
+        (
+            Transformed(Normal(0.25, 0.35), [affine(0.0, 2.0), exp, affine(1.0, 3.0)]),
+            scipy.stats.lognorm(0.7, 1, 3 * np.exp(0.5)),
+        ),
+        (Transformed(Gamma(1.0, 1.0), [affine(0.0, 0.2), exp, affine(0.0, 3.0)]), scipy.stats.pareto(5, scale=3)),
+        (Transformed(Gamma(3.5, 2.0), power(-1.0)), scipy.stats.invgamma(3.5, scale=2)),
+        (Transformed(Gamma(1e6, 2.0), power(-1.0)), scipy.stats.invgamma(1e6, scale=2)),
+        (Transformed(Gamma(3.0, 2.0), power(0.5)), scipy.stats.gengamma(3, 2, scale=0.5**0.5)),
+        (Transformed(Gamma(1.5, 2.0), power(-1.0)), scipy.stats.invgamma(1.5, scale=2)),
+        (Transformed(Gamma(0.5, 2.0), power(-1.0)), scipy.stats.invgamma(0.5, scale=2)),
+        (Transformed(Gamma(1.0, 1.5), exp), scipy.stats.pareto(1.5)),
+    ]
+    for law, reference in cases:
+        assert float(law.mean) == pytest.approx(reference.mean(), rel=1e-13)
+        assert float(law.variance) == pytest.approx(reference.var(), rel=1e-12)
+    # Of sqrt(x) with x ~ Gamma(1e6, 1): 1/4 - 1/(32 a) + …, where E x - (E sqrt(x))² has lost ten digits.
+    assert float(Transformed(Gamma(1e6, 1.0), power(0.5)).variance) == pytest.approx(0.25 - 1 / 32e6, rel=1e-12)
+    for transform in (transforms.SigmoidTransform(), power(2.0)):
+        with pytest.raises(NotImplementedError, match=rf"Normal under {type(transform).__name__}.*integrate"):
+            _ = Transformed(Normal(0.0, 1.0), transform).mean
+
+
+def test_transforms_that_change_the_shape():
+    """Would catch parameters of later transforms broadcast to the shape of the first variable."""
+    loc, shift = np.arange(8.0).reshape(2, 4), np.arange(4.0).reshape(2, 2)
+    changes = [transforms.ReshapeTransform((2, 2), (4,)), transforms.AffineTransform(shift, 2.0)]
+    law = Transformed(MultivariateNormal(loc, np.diag([1.0, 4.0, 9.0, 16.0])), changes)
+    assert (law.batch_shape, law.event_shape) == ((2,), (2, 2))
+    np.testing.assert_allclose(law.mean, shift + 2 * loc.reshape(2, 2, 2), rtol=1e-15)
+    np.testing.assert_allclose(law.variance[1], [[4.0, 16.0], [36.0, 64.0]], rtol=1e-15)
+    expected = scipy.stats.norm(0, [2.0, 4.0, 6.0, 8.0]).logpdf(0.0).sum()
+    np.testing.assert_allclose(law.log_prob(law.mean), [expected] * 2, rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("law", "value", "expected"),
     [
@@ -368,7 +415,9 @@ def test_transformed_laws():
         (lambda: Transformed(Gamma(3.0, 1.0), transforms.PowerTransform(2.0)), 0.0, -INF),
         (lambda: Transformed(CompoundGamma(1.0, 1.0, 3.0), transforms.PowerTransform(-1.0)), 0.0, np.log(3.0)),
         (
-            lambda: Transformed(Gamma(2.0, 1.0), [transforms.PowerTransform(2.0), transforms.AffineTransform(1.0, -3.0)]),
+            lambda: Transformed(
+                Gamma(2.0, 1.0), [transforms.PowerTransform(2.0), transforms.AffineTransform(1.0, -3.0)]
+            ),
             1.0,
             -np.log(6.0),
         ),
