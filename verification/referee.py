@@ -80,12 +80,12 @@ def parameters_of(law: Law) -> np.ndarray:
 
 
 def can_referee(tunnel: WindTunnel) -> bool:
-    """Whether a configuration with continuous latents is within the grid's reach."""
+    """Whether a configuration with continuous latents is within the grid's reach, and the grid fine enough to settle anything."""
     try:
-        _grid(tunnel, tunnel.probe[:1])
+        evidence = _grid(tunnel, tunnel.probe[:1]).log_evidence()
     except TunnelError:
         return False
-    return True
+    return bool(np.all(evidence.error <= MOST_UNCERTAIN * (1 + np.abs(evidence.value))))
 
 
 def _finite(tunnel: WindTunnel) -> bool:

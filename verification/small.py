@@ -43,8 +43,12 @@ def _shrunken(tunnel: WindTunnel) -> Iterator[WindTunnel]:
     integers = {
         name: value for name, value in tunnel.settings if isinstance(value, int) and not isinstance(value, bool)
     }
+    before = dict(tunnel.settings)
     for most in (6, 5, 4, 3, 2):
-        yield tunnel.configure(**{name: min(value, most) for name, value in integers.items()})
+        smaller = {name: min(value, most) for name, value in integers.items()}
+        if smaller != {name: before[name] for name in smaller}:
+            yield tunnel.configure(**smaller)
+        before |= smaller
 
 
 def _is_small(tunnel: WindTunnel) -> bool:

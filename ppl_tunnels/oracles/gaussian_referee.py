@@ -75,6 +75,11 @@ class GaussianReferee(Quadrature):
 
     def _asked(self) -> dict[str, np.ndarray]:
         laws = self.runs.laws
+        other = next((name for name in self.latents if not _is_gaussian(laws[name])), None)
+        if other is not None:
+            raise TunnelError(
+                f"latent {other!r} has a {type(laws[other]).__name__} law, which is not Gaussian; leave it to the grid of Quadrature"
+            )
         self.observed = tuple(name for name in self.tunnel.reading.named("stream") if _is_gaussian(laws[name]))
         others = {name: values for name, values in self.questions.items() if name not in self.observed}
         return self.runs.answers(others, self._moments_of)

@@ -50,11 +50,45 @@ def test_integers_are_shrunk_and_nothing_else():
     assert found.configuration == {"size": 6, "length": 6, "marked": True, "name": "deck"}  # 6! = 720 hypotheses
 
 
-def test_where_nothing_is_small_there_is_none():
+def test_what_the_grid_can_referee_is_small():
+    """Would catch continuous programs left without a referee, and ones too long for it."""
+
     @wind_tunnel(stream="height")
     def heights(length=100):
         mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
         with numpyro.plate("people", length):
             numpyro.sample("height", dist.Normal(mean, 1.0))
 
+    (found,) = small_configurations(heights)
+    assert found.configuration == {"length": 6}
+
+
+def test_where_nothing_is_small_there_is_none():
+    """Would catch a referee that is given what it cannot finish (8! hypotheses) or takes for Gaussian."""
+
+    @wind_tunnel(stream="card")
+    def fixed_deck(fair=0.5):
+        order = numpyro.sample("order", RandomPermutation(8))
+        with numpyro.plate("draws", 3):
+            numpyro.sample("card", dist.Binomial(8, fair + 0.0 * order[0]))
+
+    @wind_tunnel(stream="height")
+    def heights(length=100):
+        mean = numpyro.sample("mean", dist.Cauchy(0.0, 1.0))  # of which the grid knows no coordinate
+        with numpyro.plate("people", length):
+            numpyro.sample("height", dist.Normal(mean, 1.0))
+
+    assert small_configurations(fixed_deck) == ()
     assert small_configurations(heights) == ()
+
+
+def test_a_grid_too_coarse_to_settle_anything_is_no_referee():
+    """Would catch six dimensions with five points along each, whose own error is far above what is looked for."""
+
+    @wind_tunnel(stream="heads")
+    def coins(sharp=2.0):
+        bias = numpyro.sample("bias", dist.Beta(sharp, 1.0).expand([6]).to_event(1))
+        with numpyro.plate("flips", 2):
+            numpyro.sample("heads", dist.Bernoulli(bias.prod()))
+
+    assert small_configurations(coins) == ()
