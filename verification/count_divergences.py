@@ -1,7 +1,7 @@
 """Divergences and entropies of laws of counts: summed one by one as far as that goes, and the rest as an integral.
 
-The probabilities of the first counts are summed. If either law has mass beyond, the formulas of these laws hold for real
-numbers as well, and by Gregory's formula
+The probabilities of the first counts are summed, and all of them up to the largest where a law ends. If either law has mass
+beyond, the formulas of these laws hold for real numbers as well, and by Gregory's formula
 
     sum of f(k) over k ≥ n  =  integral of f from n on  +  f(n)/2 - Δf(n)/12 + Δ²f(n)/24 - 19 Δ³f(n)/720 + ...,
 
@@ -12,6 +12,7 @@ Source: Hildebrand (1974), "Introduction to Numerical Analysis", section 5.9.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 
+from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.densities import exact_log_prob, unchecked_log_prob
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.mixtures import Mixture
@@ -28,16 +30,18 @@ from ppl_tunnels.verification.tails import measured_tail
 
 # Of a sum of that many terms.
 _ROUNDING = 1e-14
-# Counts summed one by one, at most.
+# Counts summed one by one before the rest is integrated.
 MOST_SUMMED = 1 << 14
+# The last count of a law that ends: it is summed as far as that, and this far at most.
+LARGEST_LAST = 1 << 24
 # Coefficients of Gregory's formula: of f, Δf, Δ²f, ...
 GREGORY = (1 / 2, -1 / 12, 1 / 24, -19 / 720, 3 / 160, -863 / 60480, 275 / 24192)
 
 # Counts are taken in blocks as long as a piece has nodes, so that sum and integral are compiled once.
 _BLOCK = len(NODES)
 _FIRST_BLOCKS = 20
-# Rows summed at once, to bound memory.
-_ROWS = 64
+# Blocks summed at once, in a row and over all rows, to bound memory.
+_BLOCKS, _BLOCKS_IN_ALL = 1 << 13, 1 << 17
 # A sum is complete if a geometric continuation of its last terms stays below this, and so little mass is missing.
 _NEGLIGIBLE = 1e-17
 _MISSING = 1e-12
@@ -63,6 +67,9 @@ def count_measure(
 
     Returns:
         Values and stated errors, `[row]` each; +inf where a term is.
+
+    Raises:
+        TunnelError: a law ends, but beyond what can be summed.
     """
     evaluators = [LawRows(law, extended_log_prob) for law in laws]
     count = laws[0].batch_shape[0]
@@ -79,21 +86,22 @@ def count_measure(
         for block, known in zip(blocks, fresh, strict=True):
             value += np.sum(terms(np.arange(count), np.tile(block, (count, 1))) * known[:, None], axis=1)
     error = np.zeros(count)
+    summed = np.maximum(MOST_SUMMED, np.max([_last_count(law) for law in laws], axis=0) + 1)
     active, start, blocks = np.arange(count), 0, max(_FIRST_BLOCKS, -(-_largest(laws) // _BLOCK) + 1)
-    while True:
+    while active.size:
         part, last = _summed(terms, active, start, blocks)
         value[active] += part
         # The rest is at most about as large as the continuation; what is added one by one is rounded.
         error[active] = per_mass * np.minimum(_continuation(last), 1.0) + _ROUNDING * np.abs(value[active]).max(axis=-1)
-        start, blocks = start + blocks * _BLOCK, start // _BLOCK + blocks
+        start, blocks = start + blocks * _BLOCK, min(start // _BLOCK + blocks, _BLOCKS)
         left, negligible = np.abs(1 - value[active, 1:]).max(axis=-1), _continuation(last) < _NEGLIGIBLE
         active = active[(left > _MISSING) | ~negligible]
-        if not active.size or start >= MOST_SUMMED:
-            break
-    if active.size:
-        tail, doubt = _tail(terms, laws, active, start, per_mass, kinked)
-        value[active] += tail
-        error[active] = doubt + _ROUNDING * np.abs(value[active]).max(axis=-1)
+        finished = start >= summed[active]
+        if finished.any():
+            tail, doubt = _tail(terms, laws, active[finished], start, per_mass, kinked)
+            value[active[finished]] += tail
+            error[active[finished]] = doubt + _ROUNDING * np.abs(value[active[finished]]).max(axis=-1)
+        active = active[~finished]
     lost = np.abs(value[:, 1:] - 1).sum(axis=-1)
     infinite = np.isinf(value[:, 0])
     return value[:, 0], np.where(infinite, 0.0, error + per_mass * np.maximum(lost - _MISSING, 0.0))
@@ -107,13 +115,30 @@ def extended_log_prob(law: dist.Distribution, k: jax.Array) -> jax.Array:
         absent = jnp.isneginf(law.log_weights)
         parts = law.log_weights + extended_log_prob(law.components, k[..., None])
         return logsumexp(jnp.where(absent, -jnp.inf, parts), axis=-1)
-    return unchecked_log_prob(law, k)
+    last: Any = getattr(law.support, "upper_bound", jnp.inf)
+    # The formula is for counts of the support: beyond, it may be anything.
+    return jnp.where(k <= last, unchecked_log_prob(law, jnp.minimum(k, last)), -jnp.inf)
+
+
+def _last_count(law: dist.Distribution) -> np.ndarray:
+    """Where a law ends, `[row]`; 0 where it does not, or its values are listed."""
+    if isinstance(law, Finite):
+        return np.zeros(law.batch_shape)
+    if isinstance(law, Mixture):
+        return _last_count(law.components).max(axis=-1)
+    last = np.broadcast_to(np.asarray(getattr(law.support, "upper_bound", 0), np.float64), law.batch_shape)
+    if np.any(last > LARGEST_LAST):
+        raise TunnelError(
+            f"a law of counts ends at {last.max():.0f}, and those up to {LARGEST_LAST} can be summed; compare parameters instead"
+        )
+    return last
 
 
 def _summed(terms, rows: np.ndarray, start: int, blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of all terms, `[row, function]`, and the last two, `[row, 2, function]`."""
-    if len(rows) > _ROWS:
-        parts = [_summed(terms, rows[i : i + _ROWS], start, blocks) for i in range(0, len(rows), _ROWS)]
+    most = max(1, _BLOCKS_IN_ALL // blocks)
+    if len(rows) > most:
+        parts = [_summed(terms, rows[i : i + most], start, blocks) for i in range(0, len(rows), most)]
         sums, last = (np.concatenate(each) for each in zip(*parts, strict=True))
         return sums, last
     counts = start + np.arange(blocks * _BLOCK, dtype=np.float64).reshape(blocks, _BLOCK)

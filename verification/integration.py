@@ -157,7 +157,7 @@ def tail_beyond(function: Integrand, end: np.ndarray, sign: float) -> Tail:
         # A rate that changes by c per unit of length changes by c / rate over the length of the tail.
         drift = (np.abs(other - rate) + _ROUNDING / 10) / rate**2
         doubt = np.where(falls, np.abs(tail) * np.minimum(drift, 1.0), 0.0)
-    return Tail(tail, doubt, last, rate, (last != 0) & ~falls)
+    return Tail(tail, doubt, last, rate, (np.abs(last) > 0) & ~falls)  # NaN is not endless: it stays NaN
 
 
 def _pieces(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

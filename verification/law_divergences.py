@@ -10,10 +10,7 @@ Sources: Cover and Thomas (2006), chapters 2 and 8; Lin (1991) for JS. The close
 """
 
 import dataclasses
-from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
@@ -23,9 +20,8 @@ from ppl_tunnels.oracles.exact_law import ExactLaw
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.program import double_precision
-from ppl_tunnels.verification import divergences, integrands, quadrature_divergences
+from ppl_tunnels.verification import divergences, quadrature_divergences
 from ppl_tunnels.verification.count_divergences import count_measure
-from ppl_tunnels.verification.family_divergences import log_affinity, normal_total_variation, relative_entropy
 from ppl_tunnels.verification.law_forms import (
     as_rows,
     exact_form,
@@ -33,10 +29,15 @@ from ppl_tunnels.verification.law_forms import (
     refuse_impossible,
     same_transforms,
 )
-
-_BIT = np.log(2.0)
-# Where logarithms are not bounded: those beyond it are not met.
-_NATS_PER_MASS = 50.0
+from ppl_tunnels.verification.law_measures import (
+    BIT,
+    JENSEN_SHANNON,
+    KL,
+    NATS_PER_MASS,
+    SQUARED_HELLINGER,
+    TOTAL_VARIATION,
+    Measure,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,26 +70,8 @@ def entropy_bits(law: dist.Distribution) -> Measured:
     """
     with double_precision():
         refuse_impossible(law, "the law")
-        law = exact_form(law)
-        batch = law.batch_shape
-        if isinstance(law, Finite):
-            return _closed(divergences.entropy_bits(law.to_numpy()), batch)
-        if isinstance(law, dist.Independent):
-            axes = tuple(range(len(batch), len(law.base_dist.batch_shape)))
-            parts = entropy_bits(law.base_dist)
-            return Measured(parts.value.sum(axis=axes), parts.error.sum(axis=axes))
-        if isinstance(law, ExactLaw):
-            try:
-                return _closed(np.asarray(law.entropy()) / _BIT, batch)
-            except NotImplementedError:
-                pass
-        _refuse_several_dimensions("entropy", law)
-        rows = as_rows(law, batch)
-        if _discrete(law):
-            value, error = count_measure([rows], _surprise, _NATS_PER_MASS)
-        else:
-            value, error = quadrature_divergences.entropy(rows, _NATS_PER_MASS)
-        return Measured((value / _BIT).reshape(batch), (error / _BIT).reshape(batch))
+        measured = _entropy(exact_form(law))
+    return _defined(measured, f"the entropy of {type(law).__name__}")
 
 
 def kl_bits(p: dist.Distribution, q: dist.Distribution) -> Measured:
@@ -106,7 +89,7 @@ def kl_bits(p: dist.Distribution, q: dist.Distribution) -> Measured:
         >>> kl_bits(Normal(0.0, 1.0), Normal(1.0, 1.0)).value.round(6).tolist()  # 1 / (2 ln 2)
         0.721348
     """
-    return _measured(_KL, p, q)
+    return _measured(KL, p, q)
 
 
 def total_variation(p: dist.Distribution, q: dist.Distribution) -> Measured:
@@ -119,7 +102,7 @@ def total_variation(p: dist.Distribution, q: dist.Distribution) -> Measured:
         >>> total_variation(Normal(0.0, 1.0), Normal(1.0, 1.0)).value.round(6).tolist()
         0.382925
     """
-    return _measured(_TOTAL_VARIATION, p, q)
+    return _measured(TOTAL_VARIATION, p, q)
 
 
 def jensen_shannon_bits(p: dist.Distribution, q: dist.Distribution) -> Measured:
@@ -132,7 +115,7 @@ def jensen_shannon_bits(p: dist.Distribution, q: dist.Distribution) -> Measured:
         >>> jensen_shannon_bits(Normal(0.0, 1.0), Normal(9.0, 1.0)).value.round(4).tolist()
         1.0
     """
-    return _measured(_JENSEN_SHANNON, p, q)
+    return _measured(JENSEN_SHANNON, p, q)
 
 
 def squared_hellinger(p: dist.Distribution, q: dist.Distribution) -> Measured:
@@ -145,52 +128,51 @@ def squared_hellinger(p: dist.Distribution, q: dist.Distribution) -> Measured:
         >>> squared_hellinger(Normal(0.0, 1.0), Normal(1.0, 1.0)).value.round(6).tolist()  # 1 - exp(-1/8)
         0.117503
     """
-    return _measured(_HELLINGER, p, q)
+    return _measured(SQUARED_HELLINGER, p, q)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Measure:
-    """How one divergence is found.
-
-    Attributes:
-        name: as errors call it.
-        of_finite: probabilities over common values -> values in the unit.
-        in_closed_form: laws -> values in the unit, or None.
-        integrand: of its sum or integral.
-        unit: what one nat (or 1) is.
-        of_parts: values of independent parts and the axes of the parts -> that of the whole; None if there is no such rule.
-        most: the largest value there is.
-        per_mass: by how much it may change for each unit of mass that was not found, in nats or without unit.
-        kinked: whether the integrand has kinks.
-    """
-
-    name: str
-    of_finite: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    in_closed_form: Callable[[dist.Distribution, dist.Distribution], jax.Array | None]
-    integrand: integrands.PairIntegrand
-    unit: float
-    of_parts: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] | None = None
-    most: float = 1.0
-    per_mass: float = 1.0
-    kinked: bool = False
-
-
-def _measured(measure: _Measure, p: dist.Distribution, q: dist.Distribution) -> Measured:
+def _measured(measure: Measure, p: dist.Distribution, q: dist.Distribution) -> Measured:
     with double_precision():
         refuse_impossible(p, "p")
         refuse_impossible(q, "q")
         measured = _of_forms(measure, exact_form(p), exact_form(q))
-    undefined = np.isnan(measured.value)
+    return _defined(measured, f"the {measure.name} between {type(p).__name__} and {type(q).__name__}")
+
+
+def _defined(measured: Measured, what: str) -> Measured:
+    undefined = np.isnan(measured.value) | np.isnan(measured.error)
     if undefined.any():
         index = tuple(int(i) for i in np.argwhere(undefined)[0])
         raise TunnelError(
-            f"the {measure.name} between {type(p).__name__} and {type(q).__name__} is not a number"
-            f"{f' at {list(index)}' if index else ''}; look for parameters there that are NaN, infinite or out of range"
+            f"{what} is not a number{f' at {list(index)}' if index else ''}; look for parameters there that are NaN, infinite "
+            "or out of range"
         )
     return measured
 
 
-def _of_forms(measure: _Measure, p: dist.Distribution, q: dist.Distribution) -> Measured:
+def _entropy(law: dist.Distribution) -> Measured:
+    batch = law.batch_shape
+    if isinstance(law, Finite):
+        return _closed(divergences.entropy_bits(law.to_numpy()), batch)
+    if isinstance(law, dist.Independent):
+        axes = tuple(range(len(batch), len(law.base_dist.batch_shape)))
+        parts = _entropy(law.base_dist)
+        return Measured(parts.value.sum(axis=axes), parts.error.sum(axis=axes))
+    if isinstance(law, ExactLaw):
+        try:
+            return _closed(np.asarray(law.entropy()) / BIT, batch)
+        except NotImplementedError:
+            pass
+    _refuse_several_dimensions("entropy", law)
+    rows = as_rows(law, batch)
+    if _discrete(law):
+        value, error = count_measure([rows], _surprise, NATS_PER_MASS)
+    else:
+        value, error = quadrature_divergences.entropy(rows, NATS_PER_MASS)
+    return Measured((value / BIT).reshape(batch), (error / BIT).reshape(batch))
+
+
+def _of_forms(measure: Measure, p: dist.Distribution, q: dist.Distribution) -> Measured:
     batch = _common_batch(p, q)
     while isinstance(p, exact.Transformed) and isinstance(q, exact.Transformed) and same_transforms(p, q):
         p, q = p.base_dist, q.base_dist  # a common change of variables changes no divergence
@@ -253,61 +235,6 @@ def _refuse_several_dimensions(name: str, law: dist.Distribution) -> None:
         )
 
 
-def _closed_kl(p: dist.Distribution, q: dist.Distribution) -> jax.Array | None:
-    nats = relative_entropy(p, q)
-    return None if nats is None else nats / _BIT
-
-
-def _closed_hellinger(p: dist.Distribution, q: dist.Distribution) -> jax.Array | None:
-    affinity = log_affinity(p, q)
-    return None if affinity is None else -jnp.expm1(affinity)
-
-
-def _closed_total_variation(p: dist.Distribution, q: dist.Distribution) -> jax.Array | None:
-    if isinstance(p, exact.Normal) and isinstance(q, exact.Normal):
-        return normal_total_variation(p, q)
-    return None
-
-
-def _finite_hellinger(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    return np.clip(0.5 * np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=-1), 0.0, 1.0)
-
-
 def _surprise(log_p: np.ndarray) -> np.ndarray:
     p = np.exp(log_p)
     return np.where(p > 0, -p * np.where(p > 0, log_p, 0.0), 0.0)
-
-
-_KL = _Measure(
-    "KL divergence",
-    divergences.kl_bits,
-    _closed_kl,
-    integrands.kl,
-    1 / _BIT,
-    lambda parts, axes: parts.sum(axis=axes),
-    most=np.inf,
-    per_mass=_NATS_PER_MASS,
-)
-_TOTAL_VARIATION = _Measure(
-    "total variation",
-    divergences.total_variation,
-    _closed_total_variation,
-    integrands.total_variation,
-    1.0,
-    kinked=True,
-)
-_JENSEN_SHANNON = _Measure(
-    "Jensen-Shannon divergence",
-    divergences.jensen_shannon_bits,
-    lambda p, q: None,
-    integrands.jensen_shannon,
-    1 / _BIT,
-)
-_HELLINGER = _Measure(
-    "squared Hellinger distance",
-    _finite_hellinger,
-    _closed_hellinger,
-    integrands.squared_hellinger,
-    1.0,
-    lambda parts, axes: -np.expm1(np.log1p(-np.minimum(parts, 1.0)).sum(axis=axes)),
-)

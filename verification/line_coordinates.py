@@ -106,6 +106,8 @@ def common_coordinate(ends: list[tuple[np.ndarray, np.ndarray]], found: np.ndarr
     if lower.any() or upper.any():
         kind = "between" if lower.all() and upper.all() else "above" if lower.all() else "below"
         return Coordinate(kind, low, high)
+    nowhere = np.isnan(found).all(axis=1, keepdims=True)  # laws that are none, by parameters that are NaN
+    found = np.where(nowhere, 0.0, found)
     centre = np.nanmedian(found, axis=1)
     scale = np.nanmedian(np.abs(found - centre[:, None]), axis=1)
     return Coordinate("real", centre, np.where(scale > 0, scale, 1.0))

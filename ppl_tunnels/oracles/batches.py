@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from numpyro.distributions.constraints import Constraint
 
 from ppl_tunnels.oracles.exact_law import ExactLaw
 
@@ -29,6 +30,8 @@ def aligned(law: dist.Distribution, batch: tuple[int, ...]) -> dist.Distribution
         value = law.__dict__.get(name)
         if isinstance(value, dist.Distribution):
             changed[name] = aligned(value, batch)
+        elif isinstance(value, Constraint) and value.event_dim == 0:  # a support that depends on the parameters
+            changed[name] = jax.tree.map(lambda leaf: _broadcast(leaf, batch, 0), value)
         elif value is not None and name in known:
             changed[name] = _broadcast(value, batch, known[name].event_dim)
     if isinstance(law, dist.TransformedDistribution):

@@ -5,18 +5,10 @@ jit, vmap and indexing of the leaves give a law of the right shape), marks rows 
 gives its parameters as NumPy arrays by `to_numpy()`, and is computed in double precision even for a caller who is not.
 """
 
-from ppl_tunnels.oracles.continuous_laws import (
-    Beta,
-    CompoundGamma,
-    Dirichlet,
-    Gamma,
-    MultivariateNormal,
-    MultivariateStudentT,
-    Normal,
-    StudentT,
-)
+from ppl_tunnels.oracles.continuous_laws import Beta, CompoundGamma, Dirichlet, Gamma
 from ppl_tunnels.oracles.count_laws import BetaBinomial, BetaGeometric, DirichletMultinomial, NegativeBinomial
 from ppl_tunnels.oracles.exact_law import ExactLaw
+from ppl_tunnels.oracles.gaussian_laws import MultivariateNormal, MultivariateStudentT, Normal, StudentT
 from ppl_tunnels.oracles.transformed_law import Transformed
 
 __all__ = [

@@ -26,7 +26,7 @@ class Transformed(ExactLaw, dist.TransformedDistribution):
 
     Example:
         >>> from numpyro.distributions.transforms import ExpTransform
-        >>> from ppl_tunnels.oracles.continuous_laws import Normal
+        >>> from ppl_tunnels.oracles.gaussian_laws import Normal
         >>> law = Transformed(Normal(0.0, 1.0), ExpTransform())
         >>> print(law.log_prob(1.0).round(6), law.log_prob(0.0), law.log_prob(-1.0))
         -0.918939 -inf -inf
