@@ -2,7 +2,8 @@
 
 A case is one episode under one mask; every stream site is compared at every step, every latent after every prefix, and the
 evidence of every episode. Episodes are drawn from the program, half of them then disturbed, so that the unlikely and the
-impossible occur. Sums over finite latents must agree to `RELATIVE`; where the referee integrates, within the error it states.
+impossible occur. Sums over finite latents must agree to `verdict.RELATIVE`; where the referee integrates, within the error
+that it states.
 """
 
 import dataclasses
@@ -19,72 +20,17 @@ from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles import derive as deriving
 from ppl_tunnels.oracles.gaussian_referee import GaussianReferee
 from ppl_tunnels.oracles.oracle import Oracle
-from ppl_tunnels.oracles.quadrature import Quadrature
+from ppl_tunnels.oracles.quadrature import Estimate, Quadrature
 from ppl_tunnels.program import compile_time
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification.random_programs import GAUSSIAN, Spec, build
+from tests.fuzz.verdict import Verdict
 
-RELATIVE, FLOOR = 1e-12, 1e-15
-# A referee that is less sure than this has not judged.
-UNSURE = 1e-6
 CASES = 40
 # Every one of the tunnel's own checks draws as many, so its sampler is compiled once.
 _DRAWN = 64
 # Points of a grid over all continuous latents.
 _POINTS = 6_000
-
-
-@dataclasses.dataclass
-class Verdict:
-    """What came of one engine on one program.
-
-    Attributes:
-        engine: its name.
-        cases: episodes times masks compared.
-        compared: numbers compared.
-        unsure: numbers that the referee could not judge.
-        worst: the largest relative deviation seen of a number that was judged.
-        excess: the largest deviation in units of the tolerance.
-        refused: why nothing was computed ("" if it was).
-        partly: further refusals, quantity to message.
-        disagreement: the first number beyond its tolerance, in words ("" if none).
-    """
-
-    engine: str
-    cases: int = 0
-    compared: int = 0
-    unsure: int = 0
-    worst: float = 0.0
-    excess: float = 0.0
-    refused: str = ""
-    partly: dict[str, str] = dataclasses.field(default_factory=dict)
-    disagreement: str = ""
-
-    def note(self, what: str, got: Any, expected: np.ndarray, error: np.ndarray) -> None:
-        """Compare some numbers with what they should be, give or take an error."""
-        got = np.asarray(got)
-        if got.shape != expected.shape:
-            self.disagreement = self.disagreement or f"{what}: shape {got.shape}, expected {expected.shape}"
-            return
-        scale = np.abs(np.where(np.isfinite(expected), expected, 0.0))
-        same = (got == expected) & ~np.isfinite(expected)
-        with np.errstate(invalid="ignore"):
-            off = np.where(same, 0.0, np.abs(got - expected))
-        off = np.where(np.isnan(off), np.inf, off)
-        allowed = error + RELATIVE * scale + FLOOR
-        judged = error <= UNSURE * np.maximum(scale, 1e-9)
-        self.compared, self.unsure = self.compared + int(judged.sum()), self.unsure + int((~judged).sum())
-        excess = np.where(judged, off / allowed, 0.0)
-        seen = judged & (off > FLOOR)
-        relative = off[seen] / np.maximum(scale[seen], 1e-300)
-        self.worst = max(self.worst, float(relative[relative < np.inf].max(initial=0.0)))
-        self.excess = max(self.excess, float(excess.max(initial=0.0)))
-        if excess.max(initial=0.0) > 1 and not self.disagreement:
-            place = tuple(int(i) for i in np.unravel_index(int(excess.argmax()), excess.shape))
-            self.disagreement = (
-                f"{what} at {place}: oracle {got[place]!r}, referee {expected[place]!r} +- {error[place]:.1e} (off by "
-                f"{off[place]:.3e}, allowed {allowed[place]:.1e})"
-            )
 
 
 def compare(spec: Spec, *, every_engine: bool = True, cases: int = CASES, seed: int = 0) -> list[Verdict]:
@@ -103,7 +49,7 @@ def compare(spec: Spec, *, every_engine: bool = True, cases: int = CASES, seed: 
         try:
             oracles.append(deriving.derive(tunnel))
         except TunnelError as error:
-            return [Verdict("none", refused=_sentence(error))]
+            return [Verdict("none", programs=1, refused=_sentence(error))]
         if every_engine:
             oracles += _another(tunnel, oracles[0].engine, seed)
         trial = Trial(spec, tunnel, cases, seed)
@@ -153,14 +99,22 @@ class Trial:
                 pass  # not Gaussian after all
         return Quadrature(self.tunnel, self.episodes, self.values, _POINTS)
 
+    @property
+    def programs(self) -> int:
+        """How many programs there are: a shape with the numbers of its tables, which every episode draws anew."""
+        tables = [np.asarray(self.episodes.context[draw.numbers]) for draw in self.spec.draws if draw.numbers]
+        flat = [table.reshape(len(self.episodes), -1) for table in tables]
+        return len(np.unique(np.concatenate(flat, axis=1), axis=0)) if flat else 1
+
     def judge(self, oracle: Oracle) -> Verdict:
         """Compare everything that an oracle says."""
-        verdict = Verdict(oracle.engine)
+        verdict = Verdict(oracle.engine, programs=self.programs)
         asked = Asked(oracle, self.values, alone=len(self.masks) == 1)
         try:
             for number, mask in enumerate(self.masks):
                 answers = asked(self.episodes, mask)
-                verdict.partly |= {what: text for what, text in asked.refusals.items()}
+                verdict.partly |= asked.refusals
+                verdict.crashes |= asked.crashes
                 if self.referee is None:
                     if any(what.startswith("predictive") for what in answers):
                         verdict.refused = f"no referee: {self.no_referee}"
@@ -175,16 +129,16 @@ class Trial:
         verdict.refused = verdict.refused or (main[0] if main else "")
         return verdict
 
-    def _expected(self, what: str, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _expected(self, what: str, mask: np.ndarray | None) -> Estimate:
         assert self.referee is not None
         kind, _, name = what.partition(" of ")
         if kind == "evidence":
-            return tuple(self.referee.log_evidence())
+            return self.referee.log_evidence()
         if kind == "predictive":
-            return tuple(self.referee.predictive(name, mask))
+            return self.referee.predictive(name, mask)
         if self.sites[name].support is not None:
-            return tuple(self.referee.posterior(name, mask))
-        return tuple(self.referee.moments(name, mask))
+            return self.referee.posterior(name, mask)
+        return self.referee.moments(name, mask)
 
     def _masks(self, most: int) -> list[np.ndarray | None]:
         """All earlier steps, none, the last one, and random ones; no two alike."""
@@ -204,7 +158,9 @@ class Trial:
         for name, value in drawn.stream.items():
             site, other = self.sites[name], np.array(value)
             if site.support is not None:
-                other = site.support[self.random.integers(len(site.support), size=value.shape[: value.ndim - site.event_dim])]
+                other = site.support[
+                    self.random.integers(len(site.support), size=value.shape[: value.ndim - site.event_dim])
+                ]
             elif site.constraint.is_discrete:
                 other = value + self.random.integers(0, 3, value.shape)
             elif (value > 0).all() and site.event_dim == 0 and self.spec.draw(name).law == "exponential":
@@ -213,7 +169,9 @@ class Trial:
                 other = value + self.random.normal(size=value.shape)
             swap = self.random.random(value.shape[:2]) < 0.5
             swap[: len(value) // 2] = False
-            stream[name] = np.where(swap.reshape(*swap.shape, *[1] * (value.ndim - 2)), other, value).astype(value.dtype)
+            stream[name] = np.where(swap.reshape(*swap.shape, *[1] * (value.ndim - 2)), other, value).astype(
+                value.dtype
+            )
         return dataclasses.replace(drawn, stream=stream)
 
     def _nearby(self, name: str) -> np.ndarray:
@@ -240,6 +198,7 @@ class Asked:
     def __init__(self, oracle: Oracle, values: dict[str, np.ndarray], alone: bool):
         self.oracle, self.values, self.alone = oracle, values, alone
         self.refusals: dict[str, str] = {}
+        self.crashes: dict[str, str] = {}
         self.compiled = jax.jit(self._answers)
 
     def __call__(self, episodes: Episodes, mask: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -254,6 +213,8 @@ class Asked:
                 answers[what] = question()
             except TunnelError as error:
                 self.refusals[what] = _sentence(error)
+            except Exception as error:  # anything else is a fault of the engine, and other questions may fare better
+                self.crashes[what] = f"{type(error).__name__}: {_sentence(error)}"
 
         # Compiling is what a shape costs, so without a mask only what is asked for most is asked again.
         whole = mask is not None or self.alone
