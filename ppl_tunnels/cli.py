@@ -87,7 +87,9 @@ def show(
     settings: SetOption = [],  # noqa: B006  (typer reads it, nothing changes it)
     tolerance: ToleranceOption = 0.01,
     seed: SeedOption = 0,
-    why: Annotated[bool, typer.Option("--why", help="which engines apply, and which condition fails for each other")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="which engines apply, and which condition fails for each other")
+    ] = False,
 ) -> None:
     """A tunnel's sites, one episode with the oracle's prediction at each step, and its reference agents."""
     from rich.console import Console

@@ -97,8 +97,19 @@ def evaluated(function: Callable[..., Any], *arguments: Any) -> Any:
 
     Much quicker than the same under `compile_time`, which compiles every operation on constants by itself.
     """
+    return compiled_quickly(function, *arguments)(*arguments)
+
+
+def compiled_quickly(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The function of `evaluated`, for arguments of these shapes, to be called more than once."""
     with double_precision():
-        return jax.jit(function).lower(*arguments).compile(compiler_options=_QUICKLY)(*arguments)
+        compiled = jax.jit(function).lower(*arguments).compile(compiler_options=_QUICKLY)
+
+    def call(*given: Any) -> Any:
+        with double_precision():
+            return compiled(*given)
+
+    return call
 
 
 def require_x64(what: str, *arrays: Any) -> None:

@@ -148,7 +148,11 @@ def _laws_in_words(law: Any) -> list[str]:
 def _entropies(law: Any) -> list[str]:
     from ppl_tunnels.verification.law_divergences import entropy_bits
 
-    first = jax.tree.map(lambda leaf: leaf[:1], law) if not isinstance(law, Finite) else Finite(law.log_probs[:1], law.values)
+    first = (
+        jax.tree.map(lambda leaf: leaf[:1], law)
+        if not isinstance(law, Finite)
+        else Finite(law.log_probs[:1], law.values)
+    )
     if np.asarray(first.impossible).any():
         return ["" if off else "?" for off in np.asarray(first.impossible)[0]]
     try:

@@ -75,6 +75,8 @@ def _integrated(integrands, coordinate: Coordinate, where, ends, per_mass: float
     inner = [coordinate.place(each) for each in where]
     marks = [coordinate.place(end[:, None])[:, 0] for end in inner_ends(ends)]
     cut = edges_between(inner, marks, coordinate.limits())
+    undefined = np.isnan(cut).any(axis=1)  # neither law has its mass anywhere
+    cut[undefined] = np.linspace(*coordinate.limits(), cut.shape[1])
     inside = integrate(finite, cut)
     value, error = inside.value.copy(), inside.error[:, 0]
     for end, sign in ((cut[:, 0], -1.0), (cut[:, -1], 1.0)):
@@ -82,4 +84,5 @@ def _integrated(integrands, coordinate: Coordinate, where, ends, per_mass: float
         value, error, infinite = value + rest, error + doubt, infinite | endless
     lost = np.abs(value[:, 1:] - 1).sum(axis=-1)
     error = error + per_mass * np.maximum(lost - _ROUNDING, 0.0)
-    return np.where(infinite, np.inf, value[:, 0]), np.where(infinite, 0.0, error)
+    value = np.where(undefined, np.nan, np.where(infinite, np.inf, value[:, 0]))
+    return value, np.where(infinite, 0.0, error)

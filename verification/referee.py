@@ -4,6 +4,8 @@ Programs of finite latents are refereed by brute force, others by quadrature or,
 covariance. None of these shares code with the engines.
 """
 
+from typing import Any
+
 import numpy as np
 from numpyro.distributions import constraints
 
@@ -105,7 +107,7 @@ def _grid(tunnel: WindTunnel, episodes: Episodes) -> Quadrature:
     return Quadrature(tunnel, episodes.to_numpy())
 
 
-def _is_real(constraint: object) -> bool:
+def _is_real(constraint: Any) -> bool:
     while hasattr(constraint, "base_constraint"):
         constraint = constraint.base_constraint
     return isinstance(constraint, type(constraints.real) | type(constraints.real_vector))

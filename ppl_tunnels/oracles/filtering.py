@@ -1,13 +1,15 @@
 """Exact filtering of a scan whose carry takes finitely many values that depend on latents.
 
 With state i, latents z and stream values y of one step, and given what the program can see (context, observed carry,
-inputs), the step function gives p(z | i), p(y | i, z) and the next state j(i, z, y). Summed over z,
+inputs), the step function gives p(z | i), p(y | i, z) and the next state j(i, z, y). Then
 
-    M_t[i, j] = sum_z p(z | i) p(y_t | i, z) [j(i, z, y_t) = j],      belief_{t+1} = belief_t M_t / (its sum),
+    belief_{t+1}[j] = sum over i, z that lead to j of belief_t[i] p(z | i) p(y_t | i, z), divided by its sum, p(y_t | y_<t).
 
-and the sum is p(y_t | y_<t). Beliefs are normalised at every step, in linear space: exact, and impossibility is a zero sum.
-Where a step is hidden, p(y_t | i, z) is left out of M_t. Static latents that matter only through the first state are summed
-into the first belief; each joint value of the others has a filter of its own, and the filters are mixed by their evidence.
+Static latents that matter only through the first state are summed into the first belief; each joint value of the others, a
+hypothesis, has beliefs of its own, and these are mixed by their evidence.
+
+Beliefs are kept in linear space, which is exact until something underflows; if anything comes near, all is done over by
+logarithms, so that what has probability e^-800 is still possible.
 
 Source: Rabiner (1989), section III; the state space is read off the program (see `state_space`).
 """
@@ -15,7 +17,7 @@ Source: Rabiner (1989), section III; the state space is read off the program (se
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,21 +26,29 @@ from jax.scipy.special import logsumexp
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.beliefs import Beliefs, Memory, Moves, Step, least_safe
 from ppl_tunnels.oracles.causality import meaning_of_a_mask
-from ppl_tunnels.oracles.densities import exact_log_prob
+from ppl_tunnels.oracles.given_episodes import Knowledge
+from ppl_tunnels.oracles.joint_values import first_fastest, joint_values, step_batch
 from ppl_tunnels.oracles.laws import Finite
+from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.oracles.normalising import normalised
-from ppl_tunnels.oracles.scans import take_out_scan
-from ppl_tunnels.oracles.state_space import StateSpace, Unsuitable, find_state_space, joint_values, step_batch
-from ppl_tunnels.program import from_layout, site_log_prob
+from ppl_tunnels.oracles.semirings import LINEAR, LOG
+from ppl_tunnels.oracles.state_space import StateSpace, find_state_space
+from ppl_tunnels.oracles.step_factors import Factors, Given, look_up
+from ppl_tunnels.oracles.step_function import StepFunction, Unsuitable
+from ppl_tunnels.oracles.support import MOST_LISTED_VALUES
 
 if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
 
-# Joint values of the static latents that each get a filter of their own.
+# Joint values of the static latents that each get beliefs of their own.
 MOST_HYPOTHESES = 4_096
-# Joint values of one step's stream for which matrices are made in advance.
-_MOST_LABELS = 256
+# Laws mixed into one where the predicted site is not finite.
+MOST_COMPONENTS = 4_096
+# Numbers held by the episodes of one batch: these stay in a processor's cache, which is twice as fast as to fetch them at
+# every step.
+_BATCH_NUMBERS = 1 << 18
 
 
 class FilteringEngine:
@@ -46,18 +56,17 @@ class FilteringEngine:
 
     name = "filtering"
 
-    def __init__(self, tunnel: "WindTunnel", space: StateSpace):
-        self.tunnel, self.space = tunnel, space
-        self.program, self.sites = tunnel.configured_program, tunnel.reading.sites
-        self.streams = tunnel.reading.named("stream")
-        self.statics = tunnel.reading.named("latent", per_step=False)
-        streams = {name: self.sites[name] for name in self.streams}
-        labels = math.prod(
-            (site.support_size or _MOST_LABELS + 1) ** math.prod(step_batch(site)) for site in streams.values()
-        )
-        self.labelled = space.homogeneous and labels <= _MOST_LABELS
-        if self.labelled:
-            self.label_values, self.label_index = joint_values(streams, step_batch)
+    def __init__(self, tunnel: "WindTunnel", step: StepFunction, space: StateSpace):
+        self.tunnel, self.space, self.step = tunnel, space, step
+        self.sites = tunnel.reading.sites
+        self.factors = Factors(step, space)
+        self.knowledge = Knowledge(step, space, self.factors)
+        self.order = tuple(name for name in step.order if name in step.latents or name in step.streams)
+        strides, stride = {}, 1
+        for name in reversed(space.moved_by):
+            strides[name] = stride
+            stride *= len(self.factors.values[name])
+        self.moves = Moves(space, strides)
 
     @classmethod
     def from_tunnel(cls, tunnel: "WindTunnel") -> "FilteringEngine | str":
@@ -66,292 +75,320 @@ class FilteringEngine:
         if reading.axis != "the scan":
             return "the stream does not lie in a scan, so there is no state to filter"
         try:
-            space = find_state_space(tunnel)
+            step = StepFunction(tunnel)
+            _refuse_telling_context(step)
+            space = find_state_space(tunnel, step)
         except Unsuitable as reason:
             return str(reason)
-        hypotheses = math.prod(
-            len(reading.sites[name].support) ** math.prod(reading.sites[name].batch_shape)
-            for name in reading.named("latent", per_step=False)
-        )
+        hypotheses = math.prod(len(site.support) ** math.prod(site.batch_shape) for site in step.statics.values())
         if hypotheses > MOST_HYPOTHESES:
             return (
-                f"the static latents {', '.join(map(repr, reading.named('latent', per_step=False)))} have {hypotheses:,} joint values (at "
-                f"most {MOST_HYPOTHESES:,} get a filter each); use a smaller configuration"
+                f"the static latents {', '.join(map(repr, step.statics))} have {hypotheses:,} joint values (at most "
+                f"{MOST_HYPOTHESES:,} get a filter each); use a smaller configuration"
             )
-        return cls(tunnel, space)
+        return cls(tunnel, step, space)
 
     def explain(self) -> str:
         """Why this engine, and what a mask means."""
-        others = [name for name in self.statics if name not in self.space.initial]
+        others = [name for name in self.step.statics if name not in self.space.initial]
         mixed = f", mixed over the joint values of {', '.join(map(repr, others))}" if others else ""
         return (
             f"Filtering: the scan's carry takes {self.space.size:,} values that depend on latents, so a belief over them is carried "
             f"forward{mixed}. Here {meaning_of_a_mask(self.tunnel)}."
         )
 
-    def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
-        """Law of a stream site, batch shape `[episode, step]`."""
+    def predictive(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite | Mixture:
+        """Law of a stream site, batch shape `[episode, step]`: a mixture of the program's own where it is not finite."""
         target = self.sites[site]
-        if target.support is None:
+        if target.support is not None:
+            return Finite(self._rows(episodes, site, visible), self._joint(site))
+        if step_batch(target):
             raise TunnelError(
-                f"stream site {site!r} has no finite support ({target.constraint}); filtering gives predictives of finite sites only "
-                "(its posteriors and log_evidence are available)"
+                f"stream site {site!r} has several values at each step; predictives are of sites with one"
             )
-        return Finite(self._law(episodes, visible, site=site), target.support)
+        weights, laws = self._run(self._mixture, episodes, site, visible)
+        return Mixture(weights, laws)
 
     def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
         """Law of a latent site, batch shape `[episode, step]`, or `[episode, step + 1]` for a static one."""
-        target = self.sites[site]
-        shape = step_batch(target) if target.per_step else target.batch_shape
-        values, index = joint_values({site: target}, lambda _: shape)
-        # The joint values of a site come with its first draw running slowest; laws list them with it running fastest.
-        order = np.argsort(index[site], kind="stable")
-        log_probs = (
-            self._law(episodes, visible, site=site) if target.per_step else self._static(episodes, visible, site=site)
-        )
-        return Finite(log_probs, values[site][order])
+        if self.sites[site].per_step:
+            return Finite(self._rows(episodes, site, visible), self._joint(site))
+        return Finite(self._run(self._static, episodes, site, visible), self._joint(site))
 
     def log_evidence(self, episodes: Episodes) -> jax.Array:
         """Nats, `[episode]`."""
-        return self._log_evidence(episodes)
+        return self._run(self._evidence, episodes, None, None)
+
+    def _joint(self, site: str) -> np.ndarray:
+        """Joint values of one step's draws of a site (of all draws of a static one), the first draw running fastest."""
+        target = self.sites[site]
+        batch = step_batch(target) if target.per_step else target.batch_shape
+        count = len(target.support) ** math.prod(batch)
+        if count > MOST_LISTED_VALUES:
+            raise TunnelError(f"the law of {site!r} has {count:,} values; use a smaller configuration")
+        return first_fastest(target, batch)
+
+    def _rows(self, episodes: Episodes, site: str, visible: jax.Array | None) -> jax.Array:
+        return self._run(self._law, episodes, site, visible)
+
+    def _run(self, function: Callable[..., Any], episodes: Episodes, site: str | None, visible: Any) -> Any:
+        memory = Memory.of(visible)
+        return function({**episodes.context, **episodes.stream}, memory.visible, site=site, width=memory.width)
+
+    def _in_batches(self, function: Callable[..., Any], values: dict[str, jax.Array], memory: Memory) -> Any:
+        """`function` of batches of episodes whose numbers fit into memory; results have a leading axis of episodes."""
+        count = len(next(iter(values.values())))
+        held = self.knowledge.hypotheses * (self.knowledge.numbers + memory.chains * self.moves.numbers)
+        batch = max(1, _BATCH_NUMBERS // max(held, 1))
+        if count <= batch:
+            return function(values)
+        batches = -(-count // batch)
+        padded = jax.tree.map(
+            lambda leaf: jnp.concatenate(
+                [leaf, jnp.broadcast_to(leaf[:1], (batches * batch - count, *leaf.shape[1:]))]
+            ),
+            values,
+        )
+        split = jax.tree.map(lambda leaf: leaf.reshape(batches, batch, *leaf.shape[1:]), padded)
+        out = jax.lax.map(function, split)
+        return jax.tree.map(lambda leaf: leaf.reshape(batches * batch, *leaf.shape[2:])[:count], out)
 
     @functools.cached_property
     def _law(self) -> Callable[..., jax.Array]:
-        def law(episodes, visible, *, site):
-            def one(observed, context):
-                prior, filters = self._hypotheses(context, merge=True)
+        """Log-probabilities `[episode, step, value]` of a site drawn at every step."""
 
-                def of(static, first):
-                    return self._filter(context, static, first, observed, visible, site)
+        def law(values, visible, *, site, width):
+            memory = Memory(width, visible)
 
-                log_rows, log_before = jax.vmap(of)(*filters)
-                weights = (prior[:, None] + log_before)[:, :, None]
-                return normalised(logsumexp(log_rows + weights, axis=0))
+            def of(values):
+                given = self.knowledge.of(values)
+                prior, first = self.knowledge.hypotheses_of(given, merge=True)
+                return self._filtered(given, first, memory, site, functools.partial(_mixed, prior=prior))
 
-            return jax.vmap(one)(episodes.stream, episodes.context)
+            return self._in_batches(of, values, memory)
 
-        return jax.jit(law, static_argnames="site")
+        return jax.jit(law, static_argnames=("site", "width"))
+
+    @functools.cached_property
+    def _mixture(self) -> Callable[..., Any]:
+        """Log-weights `[episode, step, component]` and the program's own laws, `[episode, step, ...]` leading their leaves."""
+
+        def mixture(values, visible, *, site, width):
+            memory = Memory(width, visible)
+
+            def of(values):
+                given = self.knowledge.of(values)
+                prior, first = self.knowledge.hypotheses_of(given, merge=True)
+
+                def weighed(rows, weights, ring):
+                    weights = jnp.zeros(()) if weights is None else weights
+                    return ring.log(rows) + (weights + prior)[..., None, :, :]
+
+                weights = self._filtered(given, first, memory, site, weighed)  # [step, own, hypothesis, episode]
+                steps, own, hypotheses, count = weights.shape
+                if own * hypotheses > MOST_COMPONENTS:
+                    raise TunnelError(
+                        f"the law of {site!r} is a mixture of {own * hypotheses:,} laws, one for each joint value of the latents (at "
+                        f"most {MOST_COMPONENTS:,}); use a smaller configuration (posteriors and log_evidence are available)"
+                    )
+                weights = jnp.moveaxis(weights, -1, 0).reshape(count, steps, own * hypotheses)
+                axes = 1 + 1 + len(self.step.latents)  # steps, states, latents
+
+                def relaid(leaf):
+                    leaf = jnp.moveaxis(leaf, axes + 1, 0)  # the episodes first
+                    return leaf.reshape(count, steps, own * hypotheses, *leaf.shape[axes + 2 :])
+
+                return normalised(weights), jax.tree.map(relaid, self.factors.laws(site, given))
+
+            return self._in_batches(of, values, memory)
+
+        return jax.jit(mixture, static_argnames=("site", "width"))
 
     @functools.cached_property
     def _static(self) -> Callable[..., jax.Array]:
-        def law(episodes, visible, *, site):
-            _, index = joint_values({name: self.sites[name] for name in self.statics}, lambda each: each.batch_shape)
-            own = index[site]
+        """Log-probabilities `[episode, step + 1, value]` of a static latent."""
 
-            def one(observed, context):
-                prior, filters = self._hypotheses(context, merge=False)
+        def law(values, visible, *, site, width):
+            memory = Memory(width, visible)
+            _, index = joint_values(self.step.statics, lambda each: each.batch_shape)
+            order = _first_fastest_order(self.sites[site])
+            member = jnp.where(index[site] == order[:, None], 0.0, -jnp.inf)  # [value, hypothesis]
 
-                def of(static, first):
-                    return self._filter(context, static, first, observed, visible, None)
+            def of(values):
+                given = self.knowledge.of(values, merge=False)
+                prior, first = self.knowledge.hypotheses_of(given, merge=False)
+                prefixes = self._filtered(given, first, memory, None)
+                weights = jnp.moveaxis(prefixes + prior, -1, 0)[:, :, None]  # [episode, step + 1, 1, hypothesis]
+                return normalised(logsumexp(weights + member, axis=-1))
 
-                weights = prior[:, None] + jnp.asarray(jax.vmap(of)(*filters))  # [hypothesis, step + 1]
-                member = jnp.where(own[:, None] == np.arange(own.max() + 1), 0.0, -jnp.inf)
-                return normalised(logsumexp(weights[:, :, None] + member[:, None, :], axis=0))
+            return self._in_batches(of, values, memory)
 
-            return jax.vmap(one)(episodes.stream, episodes.context)
-
-        return jax.jit(law, static_argnames="site")
+        return jax.jit(law, static_argnames=("site", "width"))
 
     @functools.cached_property
-    def _log_evidence(self) -> Callable[[Episodes], jax.Array]:
-        def log_evidence(episodes):
-            def one(observed, context):
-                prior, filters = self._hypotheses(context, merge=True)
+    def _evidence(self) -> Callable[..., jax.Array]:
+        def log_evidence(values, visible, *, site, width):
+            del visible, site, width
 
-                def of(static, first):
-                    return self._filter(context, static, first, observed, None, None)[-1]
-
-                return logsumexp(prior + jax.vmap(of)(*filters)) - logsumexp(prior)
-
-            return jax.vmap(one)(episodes.stream, episodes.context)
-
-        return jax.jit(log_evidence)
-
-    def _hypotheses(self, context: dict, *, merge: bool) -> tuple[jax.Array, tuple[dict, jax.Array]]:
-        """Log prior of each hypothesis `[h]` (with the context's), its static values, and its first belief `[h, state]`."""
-        static_sites = {name: self.sites[name] for name in self.statics}
-        values, index = joint_values(static_sites, lambda site: site.batch_shape)
-        count = len(next(iter(values.values()))) if values else 1
-
-        def begin(static):
-            scan = take_out_scan(self.program, {**context, **self._own(static)})
-            given = {**context, **static}
-            log_prior = sum(
-                (
-                    jnp.sum(
-                        site_log_prob(scan.before[name], from_layout(given[name], self.sites[name]), self.sites[name])
-                    )
-                    for name in given
-                ),
-                start=jnp.zeros(()),
-            )
-            leaves = jax.tree.leaves(scan.first)
-            return log_prior, self._state_of([leaves[i] for i in self.space.hidden])
-
-        if values:
-            log_prior, state = jax.vmap(begin)(jax.tree.map(jnp.asarray, values))
-        else:
-            log_prior, state = (leaf[None] for leaf in begin({}))
-        one_hot = jax.nn.one_hot(state, self.space.size, dtype=jnp.float64)
-        merged = self.space.initial if merge else ()
-        kept = [name for name in self.statics if name not in merged]
-        group = np.zeros(count, dtype=int)
-        for name in kept:
-            group = group * (int(index[name].max()) + 1) + index[name]
-        _, representative, group = np.unique(group, return_index=True, return_inverse=True)
-        member = jnp.where(group == np.arange(len(representative))[:, None], log_prior, -jnp.inf)  # [group, h]
-        total = logsumexp(member, axis=1)
-        shares = jnp.exp(member - jnp.where(jnp.isneginf(total), 0.0, total)[:, None])
-        chosen = {name: jnp.asarray(value[representative]) for name, value in values.items()}
-        return total, (chosen, shares @ one_hot)
-
-    def _own(self, values: dict) -> dict:
-        return {name: from_layout(value, self.sites[name]) for name, value in values.items()}
-
-    def _state_of(self, hidden: list[jax.Array]) -> jax.Array:
-        """Index of a hidden carry among the states."""
-        same = jnp.ones(self.space.size, dtype=bool)
-        for leaf, states in zip(hidden, self.space.states, strict=True):
-            same &= (jnp.asarray(states) == leaf).reshape(self.space.size, -1).all(axis=1)
-        return jnp.argmax(same)
-
-    def _filter(self, context, static, first, observed, visible, site):
-        """One episode under one hypothesis.
-
-        Returns:
-            Without a site: log evidence of each prefix, `[step + 1]`. With one: log of its unnormalised law at each step,
-            `[step, symbol]`, and the log evidence before each step, `[step]`.
-        """
-        scan = take_out_scan(self.program, {**context, **self._own(static)})
-        steps = self.tunnel.length
-
-        def matrices(carry, given, stream):
-            return self._matrices(scan, carry, given, stream, site)
-
-        if self.labelled:
-            leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(scan.first)]
-            inputs = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], scan.inputs) if steps else None
-            table = jax.vmap(lambda stream: matrices(leaves, inputs, stream)[:-1])(
-                jax.tree.map(jnp.asarray, self.label_values)
-            )
-            labels = sum(self._label_part(name, observed[name]) for name in self.streams)
-
-        else:
-            table, labels = None, jnp.zeros(steps, dtype=int)
-
-        def at(carry, given, stream, label):
-            if table is None:
-                return matrices(carry, given, stream)
-            return (*jax.tree.map(lambda leaf: leaf[label], table), carry)
-
-        def run(shown):
-            def advance(state, step):
-                belief, carry, log_evidence = state
-                given, stream, label, is_shown = step
-                seen, unseen, law, scale, following = at(carry, given, stream, label)
-                row = belief @ law
-                after = belief @ jnp.where(is_shown, seen, unseen)
-                total = after.sum()
-                dead = total <= 0
-                belief = jnp.where(dead, 0.0, after / jnp.where(dead, 1.0, total))
-                # scale is what was taken out of the densities to keep them in range.
-                gain = jnp.where(dead, -jnp.inf, jnp.log(jnp.where(dead, 1.0, total)) + jnp.where(is_shown, scale, 0.0))
-                return (belief, following, log_evidence + gain), (jnp.log(row) + scale, log_evidence)
-
-            leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(scan.first)]
-            steps_given = (scan.inputs, observed, labels, shown)
-            start = (first, leaves, jnp.zeros(()))
-            (_, _, last), (rows, before) = jax.lax.scan(advance, start, steps_given, length=steps)
-            return rows, before, last
-
-        if visible is None:
-            rows, before, last = run(jnp.ones(steps, dtype=bool))
-        elif site is None:
-            return self._masked_prefixes(run, visible, steps)
-        else:
-            all_rows, all_before, _ = jax.vmap(run)(visible)
-            diagonal = jnp.arange(steps)
-            return all_rows[diagonal, diagonal], all_before[diagonal, diagonal]
-        return jnp.append(before, last) if site is None else (rows, before)
-
-    def _masked_prefixes(self, run, visible, steps):
-        """Log evidence after each prefix: its own last step, and the earlier ones that are visible there."""
-        own = visible | jnp.eye(steps, dtype=bool)
-        _, before, last = jax.vmap(run)(own)
-        through = jnp.concatenate([before, last[:, None]], axis=1)
-        return jnp.append(jnp.zeros(1), through[jnp.arange(steps), jnp.arange(steps) + 1])
-
-    def _label_part(self, name: str, values: jax.Array) -> jax.Array:
-        """A stream site's share of the label of each step, `[step]`."""
-        site = self.sites[name]
-        support = jnp.asarray(site.support)
-        draws = math.prod(step_batch(site))
-        flat = values.reshape(values.shape[0], draws, 1, -1)
-        digits = jnp.argmax((flat == support.reshape(1, 1, len(support), -1)).all(axis=-1), axis=-1)
-        later = math.prod(
-            len(self.sites[other].support) ** math.prod(step_batch(self.sites[other]))
-            for other in self.streams[self.streams.index(name) + 1 :]
-        )
-        powers = len(site.support) ** np.arange(draws)[::-1]
-        return (digits @ powers) * later
-
-    def _matrices(self, scan, carry, given, stream, site):
-        """What one step does to a belief: `(seen [i, j], unseen [i, j], law [i, symbol], scale, next observed carry)`.
-
-        `law[i]` holds, for a stream site, the joint of its own step's earlier sites and each of its values; for a latent, the
-        joint of all of the step's stream and each of its values. Densities are divided by exp(scale).
-        """
-        structure = jax.tree.structure(scan.first)
-        latents = self.space.draws
-        per_step_streams = self.streams
-
-        def one(state, latent):
-            leaves = list(carry)
-            for leaf, states in zip(self.space.hidden, self.space.states, strict=True):
-                leaves[leaf] = jnp.asarray(states)[state]
-            values = {**latent, **stream}
-            following, laws = scan.step(jax.tree.unflatten(structure, leaves), given, values)
-            log_prob = {name: jnp.sum(exact_log_prob(laws[name], values[name])) for name in values}
-            prior = sum((log_prob[name] for name in latent), start=jnp.zeros(()))
-            likelihood = sum((log_prob[name] for name in per_step_streams), start=jnp.zeros(()))
-            after = [jnp.asarray(leaf) for leaf in jax.tree.leaves(following)]
-            symbols = jnp.zeros(0)
-            if site in per_step_streams:
-                target = self.sites[site]
-                earlier = sum(
-                    (log_prob[name] for name in self.streams[: self.streams.index(site)]), start=jnp.zeros(())
+            def of(values):
+                given = self.knowledge.of(values)
+                prior, first = self.knowledge.hypotheses_of(given, merge=True)
+                prefixes = self._filtered(given, first, Memory(), None)
+                context = logsumexp(prior, axis=0)
+                joint = logsumexp(prefixes[-1] + prior, axis=0)
+                return jnp.where(
+                    jnp.isneginf(context), -jnp.inf, joint - jnp.where(jnp.isneginf(context), 0.0, context)
                 )
-                batch = step_batch(target)
 
-                def at(value):
-                    return jnp.sum(exact_log_prob(laws[site], jnp.broadcast_to(value, (*batch, *target.event_shape))))
+            return self._in_batches(of, values, Memory())
 
-                symbols = prior + earlier + jax.vmap(at)(jnp.asarray(target.support))
-            return prior, likelihood, symbols, self._state_of([after[i] for i in self.space.hidden]), after
+        return jax.jit(log_evidence, static_argnames=("site", "width"))
 
-        states = jnp.arange(self.space.size)
-        over = (
-            jax.vmap(one, in_axes=(None, 0))
-            if latents
-            else lambda state, latent: jax.tree.map(lambda x: x[None], one(state, latent))
+    def _filtered(
+        self,
+        given: Given,
+        first: jax.Array,
+        memory: Memory,
+        site: str | None,
+        mix: Callable[..., jax.Array] | None = None,
+    ) -> jax.Array:
+        """The recursion, in linear space or by logarithms.
+
+        Args:
+            given: what is known.
+            first: log of the first belief, `[state, hypothesis, episode]`.
+            memory: what is shown.
+            site: whose rows; None for the evidence of prefixes.
+            mix: of rows, weights (None for a single hypothesis) and ring, see `Beliefs.run`; for rows only.
+        """
+        tables = {name: self.factors.log_table(name, given) for name in self.order}
+        own = self._own_table(site, given, tables)
+        scales = {name: self._scale_of(table) for name, table in tables.items() if self._is_density(name)}
+        tables |= {name: tables[name] - _as_factor(scale, tables[name]) for name, scale in scales.items()}
+        least, near = math.log(least_safe(len(self.order))), jnp.asarray(False)
+        for table in (first, *tables.values(), *([] if own is None else [own])):
+            near |= jnp.any(jnp.isfinite(table) & (table < least))
+
+        def run(ring):
+            every = {name: ring.of_log(table) for name, table in tables.items()}
+            if own is not None:
+                every[_OWN] = every[site] if own is tables[site] else ring.of_log(own)
+            kinds = {name: self.factors.factors[site if name == _OWN else name] for name in every}
+            stepped = {name: table for name, table in every.items() if not kinds[name].tabulated}
+            xs = (stepped, scales, given.index, jnp.asarray(self.space.row_of_step), jnp.arange(self.tunnel.length))
+
+            def step_of(each):
+                stepped, scales, index, row, number = each
+                looked_up = {
+                    name: self._looked_up(site if name == _OWN else name, every[name], index, own=name == _OWN)
+                    for name in every
+                    if name not in stepped
+                }
+                return Step(looked_up | stepped, scales, index, row, number)
+
+            beliefs = Beliefs(self.moves, self.order, tuple(self.step.streams), len(self.step.latents), ring)
+            read, until = self._reading(site, ring)
+            weighted = first.shape[1] > 1
+            out, came_near = beliefs.run(
+                ring.of_log(first), xs, memory, step_of=step_of, read=read, until=until, weighted=weighted
+            )
+            return out if mix is None else mix(*out, ring=ring), came_near
+
+        result, came_near = run(LINEAR)
+        # Both are compiled, one is run.
+        return jax.lax.cond(near | came_near, lambda: run(LOG)[0], lambda: result)
+
+    def _own_table(self, site: str | None, given: Given, tables: dict[str, jax.Array]) -> jax.Array | None:
+        """Log factor of a finite stream site at each of its values, an axis before the hypotheses."""
+        if site is None or site not in self.step.streams or self.sites[site].support is None:
+            return None
+        if self.factors.factors[site].tabulated and not step_batch(self.sites[site]):
+            return tables[site]
+        return self.factors.log_table(site, given, self._joint(site))
+
+    def _reading(self, site: str | None, ring: Any) -> tuple[Any, str | None]:
+        """How a row is read, and before which site of the step."""
+        hidden = tuple(range(1 + len(self.step.latents)))
+        if site is None:
+            return None, None
+        if site in self.step.latents:
+            own = 1 + list(self.step.latents).index(site)
+            order = _first_fastest_order(self.sites[site])
+            return (lambda w, step: ring.total(w, axis=tuple(a for a in hidden if a != own))[order]), None
+        if self.sites[site].support is not None:
+            return (lambda w, step: ring.total(ring.times(w[..., None, :, :], step.factors[_OWN]), axis=hidden)), site
+        factor = self.factors.factors[site]
+        kept = [factor.on_state, *(name in factor.latents for name in self.step.latents)]
+
+        def components(w, step):
+            for axis in hidden:
+                if not kept[axis]:
+                    w = jnp.expand_dims(ring.total(w, axis=axis), axis)
+            return w.reshape(-1, *w.shape[-2:])
+
+        return components, site
+
+    def _looked_up(self, name: str, table: jax.Array, index: dict[str, jax.Array], *, own: bool = False) -> jax.Array:
+        axis = 1 + len(self.step.latents)
+        for other in self.factors.factors[name].looked_up:
+            if own and other == name:
+                break
+            table = look_up(table, axis, index[other])
+        return table
+
+    def _is_density(self, name: str) -> bool:
+        return name in self.step.streams and self.sites[name].support is None
+
+    def _scale_of(self, table: jax.Array) -> jax.Array:
+        """Log of the greatest density over states and latents, `[step, hypothesis, episode]`."""
+        scale = jnp.max(
+            table, axis=tuple(range(1, 2 + len(self.step.latents))), initial=-jnp.inf, where=~jnp.isnan(table)
         )
-        prior, likelihood, symbols, following, after = jax.vmap(over, in_axes=(0, None))(
-            states, jax.tree.map(jnp.asarray, latents)
-        )
-        finite = jnp.isfinite(prior + likelihood)
-        scale = jnp.max(jnp.where(finite, likelihood, -jnp.inf))
-        scale = jnp.where(jnp.isfinite(scale), scale, 0.0)
-        weight = jnp.exp(prior)
-        moves = jax.nn.one_hot(following, self.space.size, dtype=jnp.float64)  # [i, z, j]
-        seen = jnp.einsum("iz,izj->ij", weight * jnp.exp(likelihood - scale), moves)
-        unseen = jnp.einsum("iz,izj->ij", weight, moves)
-        if site in per_step_streams:
-            law = jnp.exp(symbols - scale).sum(axis=1)
-        elif site is not None:
-            own = self.space.draw_index[site]
-            member = jnp.asarray(own[:, None] == np.arange(own.max() + 1), dtype=jnp.float64)
-            law = jnp.einsum("iz,zv->iv", weight * jnp.exp(likelihood - scale), member)
-        else:
-            law = jnp.zeros((self.space.size, 0))
-        observed = [leaf[0, 0] for leaf in after]
-        return seen, unseen, law, scale, observed
+        return jnp.where(jnp.isfinite(scale), scale, 0.0)
+
+
+def _as_factor(scale: jax.Array, table: jax.Array) -> jax.Array:
+    return scale.reshape(len(scale), *[1] * (table.ndim - 3), *scale.shape[1:])
+
+
+# Where a step keeps the factor that is read.
+_OWN = " own"
+
+
+def _first_fastest_order(site: Any) -> np.ndarray:
+    """Joint values of a site in program order (last draw fastest) -> in the order of laws (first draw fastest)."""
+    batch = step_batch(site) if site.per_step else site.batch_shape
+    _, index = joint_values({site.name: site}, lambda _: batch)
+    return np.argsort(index[site.name], kind="stable")
+
+
+def _mixed(rows: jax.Array, weights: jax.Array | None, *, prior: jax.Array, ring: Any) -> jax.Array:
+    """Rows of each hypothesis `[step, value, hypothesis, episode]`, mixed by evidence: `[episode, step, value]`."""
+    rows = jnp.transpose(ring.log(rows), (3, 0, 1, 2))  # [episode, step, value, hypothesis]
+    if weights is None:
+        return jnp.where(jnp.isneginf(prior[0])[:, None, None], -jnp.inf, rows[..., 0])
+    weights = jnp.moveaxis(weights + prior, -1, 0)[:, :, None]
+    return normalised(logsumexp(jnp.where(jnp.isneginf(weights), -jnp.inf, rows + weights), axis=-1))
+
+
+def _refuse_telling_context(step: StepFunction) -> None:
+    """Context drawn at every step is known before the first: it must not tell on latents or stream."""
+    told = {leaf for leaf in range(len(step.carry_from)) if _tells(step.first_from[leaf])}
+    while True:
+        more = told | {
+            leaf for leaf, of in enumerate(step.carry_from) if _tells(of) or any(("carry", key) in of for key in told)
+        }
+        if more == told:
+            break
+        told = more
+    for name in step.now:
+        sources = step.law_from[name]
+        if _tells(sources) or _tells(step.inputs_from) or any(("carry", leaf) in sources for leaf in told):
+            raise Unsuitable(
+                f"context site {name!r}, revealed up front, is drawn within the scan by a law that depends on latents or stream, so it "
+                "is evidence about all of them at once; draw it by a law of its own"
+            )
+
+
+def _tells(sources: Any) -> bool:
+    return any(kind in ("static", "latent", "stream") for kind, _ in sources)

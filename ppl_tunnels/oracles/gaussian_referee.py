@@ -228,6 +228,7 @@ def _mean_and_covariance(fn: Any, shape: tuple[int, ...], event_dim: int) -> tup
         return jnp.broadcast_to(fn.mean, shape), covariance
     transforms, fn = (fn.transforms, fn.base_dist) if isinstance(fn, dist.TransformedDistribution) else ([], fn)
     mean, scale = fn.loc, fn.scale
+    transform: Any
     for transform in transforms:
         mean, scale = transform.loc + transform.scale * mean, transform.scale * scale
     batch = shape[: len(shape) - event_dim]

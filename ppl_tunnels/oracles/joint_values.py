@@ -40,3 +40,9 @@ def joint_values(
 def step_batch(site: "Site") -> tuple[int, ...]:
     """Batch shape of one step's draws."""
     return site.batch_shape[1:]
+
+
+def first_fastest(site: "Site", batch: tuple[int, ...]) -> np.ndarray:
+    """Joint values of a site's draws in the order of laws, the first draw running fastest: `[value, *batch, *event]`."""
+    values, index = joint_values({site.name: site}, lambda _: batch)
+    return values[site.name][np.argsort(index[site.name], kind="stable")]

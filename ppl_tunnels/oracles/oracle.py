@@ -190,4 +190,7 @@ def _undefined(law: Law) -> np.ndarray:
     """Where some number of a law is NaN, `[episode, row]`."""
     numbers = [law.log_probs] if isinstance(law, Finite) else jax.tree.leaves(law)
     rows = law.batch_shape
-    return np.any([np.isnan(np.asarray(leaf)).reshape(*rows, -1).any(axis=-1) for leaf in numbers if leaf.shape[:2] == rows], axis=0)
+    return np.any(
+        [np.isnan(np.asarray(leaf)).reshape(*rows, -1).any(axis=-1) for leaf in numbers if leaf.shape[:2] == rows],
+        axis=0,
+    )

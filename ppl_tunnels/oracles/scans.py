@@ -48,7 +48,8 @@ class _StopAtScan(Messenger):
 
 def _pure(body: Callable[[Any, Any], tuple[Any, Any]]) -> Step:
     def step(carry, given, values):
-        with handlers.block(), handlers.trace() as trace, handlers.substitute(data=dict(values)):
+        values = jax.tree.map(jnp.asarray, dict(values))
+        with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values):
             following, _ = body(carry, given)
         laws = {name: site["fn"] for name, site in trace.items() if site["type"] == "sample"}
         # The same types as the first carry, as lax.scan insists.
@@ -66,7 +67,8 @@ def take_out_scan(program: Callable[[], Any], drawn_before: Mapping[str, jax.Arr
     with handlers.trace() as trace:
         try:
             with _StopAtScan():
-                handlers.substitute(program, data=dict(drawn_before))()
+                # A program may index them by a traced state, which NumPy arrays refuse.
+                handlers.substitute(program, data=jax.tree.map(jnp.asarray, dict(drawn_before)))()
         except _Reached as reached:
             before = {name: site["fn"] for name, site in trace.items() if site["type"] == "sample"}
             return Scan(jax.tree.map(jnp.asarray, reached.first), reached.inputs, _pure(reached.body), before)

@@ -2,35 +2,32 @@
 
 Carry leaves are split by dependency. *Observed* leaves are determined by what is given (context, stream, step inputs, a
 hypothesis about the static latents) and are run forward with the episode. *Hidden* leaves depend on latents drawn in the
-scan; their joint values are collected from the first ones by applying the step function to every latent and stream value
-until nothing new appears. No value is ever left out for being improbable.
+scan; these, and whatever other leaves they depend on, take joint values that are collected from the first ones by applying
+the step function to every latent and stream value until nothing new appears, in at most as many rounds as there are steps.
+No value is ever left out for being improbable.
 """
 
 import dataclasses
-import itertools
-from collections.abc import Mapping
+import math
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl_tunnels.oracles.densities import exact_log_prob
-from ppl_tunnels.oracles.dependence import dependence
-from ppl_tunnels.oracles.scans import take_out_scan
+from ppl_tunnels.oracles.joint_values import joint_values, step_batch
+from ppl_tunnels.oracles.step_function import Source, Sources, StepFunction, Unsuitable
+from ppl_tunnels.program import Site, compiled_quickly, evaluated
 
 if TYPE_CHECKING:
-    from ppl_tunnels.program import Site
     from ppl_tunnels.tunnel import WindTunnel
 
-# States, joint latent values of one step, and values met while closing; beyond, matrices of states are not the way.
-MOST_STATES = 1_024
+# States, joint latent values of one step, and next states listed; beyond, beliefs over states are not the way.
+MOST_STATES = 4_096
 MOST_DRAWS = 4_096
-_MOST_MET = 20_000
-
-
-class Unsuitable(Exception):
-    """Why a program has no finite state space; the message names the part and the remedy."""
+_MOST_MOVES = 1 << 24
+# Static and context values from which the first carry may start.
+_MOST_STARTS = 4_096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,296 +35,287 @@ class StateSpace:
     """What filtering needs to know of a scan.
 
     Attributes:
-        hidden: indices of the carry's leaves that depend on latents drawn in the scan.
+        hidden: indices of the carry's leaves that are states.
         states: their joint values, one array `[state, *leaf]` a hidden leaf.
-        draws: joint values of the latents of one step, `[draw, *value]` a site.
+        draws: joint values of the latents of one step, `[draw, *value]` a site, the first site running slowest.
         draw_index: for each site, which joint value of its own (as one law) each draw is, `[draw]`.
-        initial: static latents that matter only through the first hidden state.
-        homogeneous: whether the step's laws and the next hidden state ignore observed leaves and step inputs.
+        following: index of the next state, `[hypothesis or 1, row or 1, value or 1, state, draw]`; -1 where an episode ends
+            before it could get there.
+        row_of_step: which row each step uses, `[step]`.
+        moved_by: stream and context sites of a step whose joint value the next state depends on.
+        initial: static latents that matter only through the first state.
     """
 
     hidden: tuple[int, ...]
     states: tuple[np.ndarray, ...]
     draws: dict[str, np.ndarray]
     draw_index: dict[str, np.ndarray]
+    following: np.ndarray
+    row_of_step: np.ndarray
+    moved_by: tuple[str, ...]
     initial: tuple[str, ...]
-    homogeneous: bool
 
     @property
     def size(self) -> int:
-        """How many states there are (one where nothing is hidden)."""
-        return len(self.states[0]) if self.states else 1
+        """How many states there are."""
+        return len(self.states[0])
 
 
-def joint_values(sites: "Mapping[str, Site]", shape_of: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Every joint value of some finite sites, and for each site the index of its own joint value.
-
-    Args:
-        sites: finite sites.
-        shape_of: `site -> batch shape` of the draws that belong together.
-
-    Returns:
-        `[value, *batch, *event]` a site, and `[value]` a site; the first draw of a site runs fastest in its index.
-    """
-    radix = [len(site.support) for site in sites.values() for _ in range(int(np.prod(shape_of(site), dtype=int)))]
-    combinations = list(itertools.product(*(range(size) for size in radix)))
-    flat = np.array(combinations, dtype=int).reshape(len(combinations), len(radix))
-    values, index, at = {}, {}, 0
-    for name, site in sites.items():
-        shape = shape_of(site)
-        count = int(np.prod(shape, dtype=int))
-        own = flat[:, at : at + count]
-        at += count
-        values[name] = site.support[own].reshape(len(flat), *shape, *site.event_shape)
-        index[name] = own @ (len(site.support) ** np.arange(count)) if count else np.zeros(len(flat), int)
-    return values, index
-
-
-def step_batch(site: "Site") -> tuple[int, ...]:
-    """Batch shape of one step's draws."""
-    return site.batch_shape[1:]
-
-
-def find_state_space(tunnel: "WindTunnel") -> StateSpace:
+def find_state_space(tunnel: "WindTunnel", step: StepFunction | None = None) -> StateSpace:
     """Split the carry, close the hidden part.
 
     Raises:
         Unsuitable: the program has no such state space; says why.
     """
-    return _Finder(tunnel).find()
+    step = StepFunction(tunnel) if step is None else step
+    for name, site in {**step.latents, **step.statics}.items():
+        if site.support is None:
+            raise Unsuitable(
+                f"latent site {name!r} does not have a fixed finite support ({site.constraint}); discretise it on a grid"
+            )
+    count = math.prod(float(len(site.support)) ** math.prod(step_batch(site)) for site in step.latents.values())
+    if count > MOST_DRAWS:
+        raise Unsuitable(f"the latents of one step have {count:.3g} joint values (at most {MOST_DRAWS:,})")
+    hidden = _hidden(step)
+    if not hidden:
+        raise Unsuitable("no latent drawn in the scan is carried to a later step, so there is no state to filter")
+    return _Closing(step, hidden).state_space()
 
 
-class _Finder:
-    def __init__(self, tunnel: "WindTunnel"):
-        self.tunnel, self.program = tunnel, tunnel.configured_program
-        sites = tunnel.reading.sites
-        self.latents = {name: sites[name] for name in tunnel.reading.named("latent", per_step=True)}
-        self.statics = {name: sites[name] for name in tunnel.reading.named("latent", per_step=False)}
-        self.streams = {name: sites[name] for name in tunnel.reading.named("stream")}
-        self.context = {name: sites[name] for name in tunnel.reading.named("context")}
-        for name, site in {**self.latents, **self.statics}.items():
-            if site.support is None:
-                raise Unsuitable(
-                    f"latent site {name!r} does not have a fixed finite support ({site.constraint}); discretise it on a grid"
-                )
-        count = np.prod([float(len(site.support)) ** np.prod(step_batch(site)) for site in self.latents.values()])
-        if count > MOST_DRAWS:
-            raise Unsuitable(f"the latents of one step have {count:.3g} joint values (at most {MOST_DRAWS:,})")
-        self.draws, self.draw_index = joint_values(self.latents, step_batch)
+def _hidden(step: StepFunction) -> tuple[int, ...]:
+    """The leaves that depend on latents drawn in the scan, and those that their next values depend on."""
 
-    def find(self) -> StateSpace:
-        shapes = self._shapes()
-        first_of, step_of = self._dependences(shapes)
-        leaves = len(first_of["carry"])
-        hidden = self._hidden(step_of, leaves)
-        self._refuse_context(hidden, first_of, step_of)
-        states = self._closed(hidden, step_of) if hidden else ()
-        return StateSpace(
-            hidden=tuple(sorted(hidden)),
-            states=states,
-            draws=self.draws,
-            draw_index=self.draw_index,
-            initial=self._initial(hidden, first_of, step_of),
-            homogeneous=self._homogeneous(hidden, step_of),
-        )
-
-    def _shapes(self) -> dict[str, Any]:
-        def value(site, layout):
-            return jax.ShapeDtypeStruct(layout, site.dtype)
-
-        given = {name: value(site, site.layout) for name, site in self.context.items()}
-        static = {name: value(site, site.layout) for name, site in self.statics.items()}
-        try:
-            first, inputs = jax.eval_shape(self._first, given, static)
-        except LookupError:
-            raise Unsuitable("the program has no scan, so there is no state to filter") from None
-        return {
-            "context": given,
-            "static": static,
-            "carry": jax.tree.leaves(first),
-            "structure": jax.tree.structure(first),
-            "input": jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs),
-            "latent": {name: value(site, site.layout[1:]) for name, site in self.latents.items()},
-            "stream": {name: value(site, site.layout[1:]) for name, site in self.streams.items()},
-        }
-
-    def _first(self, context, static):
-        scan = take_out_scan(self.program, {**context, **static})
-        return scan.first, jax.tree.map(jnp.asarray, scan.inputs)
-
-    def _step(self, context, static, carry, given, latent, stream):
-        scan = take_out_scan(self.program, {**context, **static})
-        values = {**latent, **stream}
-        following, laws = scan.step(jax.tree.unflatten(self.structure, carry), given, values)
-        log_probs = {name: jnp.sum(exact_log_prob(laws[name], values[name])) for name in values}
-        return jax.tree.leaves(following), log_probs
-
-    def _dependences(self, shapes: dict[str, Any]) -> tuple[dict, dict]:
-        """What the first carry and the step's results depend on, in words such as ("carry", 0) or ("static", "start")."""
-        self.structure = shapes["structure"]
-
-        def named(function, *parts):
-            arguments = [shapes[part] for part in parts]
-            labels = []
-            for part, argument in zip(parts, arguments, strict=True):
-                keys = sorted(argument) if isinstance(argument, dict) else range(len(jax.tree.leaves(argument)))
-                labels += [(part, key) for key in keys]
-            found = [frozenset(labels[i] for i in each) for each in dependence(function, *arguments)]
-            structure = jax.tree.structure(jax.eval_shape(function, *arguments))
-            return jax.tree.unflatten(structure, found)
-
-        first, inputs = named(self._first, "context", "static")
-        carry, log_probs = named(self._step, "context", "static", "carry", "input", "latent", "stream")
-        is_set = lambda item: isinstance(item, frozenset)  # noqa: E731
-        flat = jax.tree.leaves(first, is_leaf=is_set)
-        self.inputs_from = frozenset().union(*jax.tree.leaves(inputs, is_leaf=is_set))
-        return {"carry": flat}, {"carry": carry, "log_probs": log_probs}
-
-    def _hidden(self, step_of: dict, leaves: int) -> set[int]:
-        hidden: set[int] = set()
+    def grown(leaves: set[int], wanted: Any) -> set[int]:
         while True:
-            more = {
-                leaf
-                for leaf in range(leaves)
-                if any(kind == "latent" or (kind == "carry" and key in hidden) for kind, key in step_of["carry"][leaf])
-            }
-            if more == hidden:
-                return hidden
-            hidden = more
+            more = leaves | wanted(leaves)
+            if more == leaves:
+                return leaves
+            leaves = more
 
-    def _refuse_context(self, hidden: set[int], first_of: dict, step_of: dict) -> None:
-        inputs_vary = any(kind in ("context", "static") for kind, _ in self.inputs_from)
-        for leaf in hidden:
-            sources = first_of["carry"][leaf] | step_of["carry"][leaf]
-            mixed = [key for kind, key in sources if kind == "context"]
-            if mixed:
+    count = range(len(step.carry_from))
+    drawn = {leaf for leaf in count if any(kind == "latent" for kind, _ in step.carry_from[leaf])}
+    carries = grown(
+        drawn, lambda known: {leaf for leaf in count if any(("carry", key) in step.carry_from[leaf] for key in known)}
+    )
+    return tuple(
+        sorted(
+            grown(
+                carries, lambda known: {key for leaf in known for kind, key in step.carry_from[leaf] if kind == "carry"}
+            )
+        )
+    )
+
+
+class _Closing:
+    """Collects the states, and where each goes under every latent, stream, input and static value."""
+
+    def __init__(self, step: StepFunction, hidden: tuple[int, ...]):
+        self.step, self.hidden = step, hidden
+        self._compiled: dict[int, Any] = {}
+        self.sources: Sources = frozenset().union(*(step.carry_from[leaf] for leaf in hidden))
+        self._refuse_mixtures()
+        given = {**step.now, **step.streams}
+        self.moved_by = tuple(
+            name for name in step.order if name in given and {("now", name), ("stream", name)} & self.sources
+        )
+        self.draws, self.draw_index = joint_values(step.latents, step_batch)
+        self.statics, self.static_index = joint_values(step.statics, lambda site: site.batch_shape)
+        self.moves, _ = joint_values({name: given[name] for name in self.moved_by}, step_batch)
+
+    def _refuse_mixtures(self) -> None:
+        step = self.step
+        first = frozenset().union(*(step.first_from[leaf] for leaf in self.hidden))
+        for kind, name in self.sources:
+            if kind == "context":
                 raise Unsuitable(
-                    f"the scan's carry mixes latents with the context site {mixed[0]!r}, so its values differ between episodes; carry "
+                    f"the scan's carry mixes latents with the context site {name!r}, so its values differ between episodes; carry "
                     "the state itself and apply the context where the laws are computed"
                 )
-            if inputs_vary and any(kind == "input" for kind, _ in sources):
+            if kind == "input" and step.inputs_from:
                 raise Unsuitable(
                     "the scan's carry mixes latents with inputs that differ between episodes; carry the state itself and use the "
                     "inputs where the laws are computed"
                 )
-
-    def _initial(self, hidden: set[int], first_of: dict, step_of: dict) -> tuple[str, ...]:
-        elsewhere = frozenset().union(*step_of["carry"], *step_of["log_probs"].values(), self.inputs_from)
-        elsewhere |= frozenset().union(*(of for leaf, of in enumerate(first_of["carry"]) if leaf not in hidden))
-        return tuple(name for name in self.statics if ("static", name) not in elsewhere)
-
-    def _homogeneous(self, hidden: set[int], step_of: dict) -> bool:
-        used = frozenset().union(*step_of["log_probs"].values(), *(step_of["carry"][leaf] for leaf in hidden))
-        return all(kind != "input" and (kind != "carry" or key in hidden) for kind, key in used)
-
-    def _closed(self, hidden: set[int], step_of: dict) -> tuple[np.ndarray, ...]:
-        """Joint values of the hidden leaves, found together with the observed leaves that they depend on."""
-        together = set(hidden)
-        while True:
-            more = together | {key for leaf in together for kind, key in step_of["carry"][leaf] if kind == "carry"}
-            if more == together:
-                break
-            together = more
-        sources = frozenset().union(*(step_of["carry"][leaf] for leaf in together))
-        for name, site in self.streams.items():
-            if ("stream", name) in sources and site.support is None:
+            if kind in ("stream", "now") and (step.streams | step.now)[name].support is None:
                 raise Unsuitable(
-                    f"the scan's carry mixes latents with stream site {name!r}, which is not finite, so its values never close"
+                    f"the scan's carry mixes latents with {'stream' if kind == 'stream' else 'context'} site {name!r}, which is not "
+                    "finite, so its values never close"
                 )
-        if any(kind == "context" for kind, _ in sources):
-            raise Unsuitable(
-                "the scan's carry mixes latents with leaves that depend on the context; carry the state itself"
-            )
-        moves = {name: site for name, site in self.streams.items() if ("stream", name) in sources}
-        stream_values, _ = joint_values(moves, step_batch)
-        static_values, _ = joint_values(self.statics, lambda site: site.batch_shape)
-        context = {name: jnp.zeros(site.layout, site.dtype) for name, site in self.context.items()}
-        idle = {
-            name: jnp.zeros(site.layout[1:], site.dtype)
-            if site.support is None
-            else jnp.asarray(np.broadcast_to(site.support[0], site.layout[1:]))
-            for name, site in self.streams.items()
-            if name not in moves
-        }
-        order = sorted(together)
+        for kind, name in first:
+            if kind == "context" and step.context[name].support is None:
+                raise Unsuitable(
+                    f"the scan's first carry mixes latents with the context site {name!r}, which is not finite, so its values differ "
+                    "between episodes; carry the state itself and apply the context where the laws are computed"
+                )
+        self.started_by = {name: step.context[name] for kind, name in sorted(first) if kind == "context"}
 
-        def first(static):
-            return [jax.tree.leaves(self._first(context, static)[0])[leaf] for leaf in order]
-
-        def inputs(static):
-            return jax.tree.map(jnp.asarray, self._first(context, static)[1])
-
-        def following(leaves, static, given, latent, stream):
-            every = [leaves[order.index(leaf)] if leaf in together else filler[leaf] for leaf in range(len(filler))]
-            after, _ = self._step(context, static, every, given, latent, {**idle, **stream})
-            return [after[leaf] for leaf in order]
-
-        statics = jax.tree.map(jnp.asarray, static_values)
-        one_static = jax.tree.map(lambda value: value[0], statics)
-        filler = [jnp.asarray(leaf) for leaf in jax.tree.leaves(self._first(context, one_static)[0])]
-        firsts = jax.vmap(first)(statics) if static_values else [leaf[None] for leaf in first({})]
-        given = inputs(one_static)
-        length = self.tunnel.length
-        rows = _distinct([np.asarray(leaf) for leaf in jax.tree.leaves(given)], length)
-        if not any(kind == "input" for kind, _ in sources):
-            rows = rows[:1]
-        given_rows = jax.tree.map(lambda leaf: leaf[np.asarray(rows)], given) if jax.tree.leaves(given) else given
-        over = jax.vmap(following, in_axes=(None, None, None, None, 0)) if moves else following
-        over = jax.vmap(over, in_axes=(None, None, None, 0, None)) if self.latents else over
-        over = jax.vmap(over, in_axes=(None, None, 0, None, None)) if jax.tree.leaves(given) else over
-        over = jax.vmap(over, in_axes=(None, 0, None, None, None)) if static_values else over
-        over = jax.jit(jax.vmap(over, in_axes=(0, None, None, None, None)))
-        latent_values = jax.tree.map(jnp.asarray, self.draws)
-        stream_values = jax.tree.map(jnp.asarray, stream_values)
+    def state_space(self) -> StateSpace:
+        rows, row_of_step = self._input_rows()
+        hypotheses = max(len(value) for value in self.statics.values()) if self._depends("static") else 1
+        shape = (hypotheses, len(rows), self._count(self.moves), self._count(self.draws))
         met: dict[bytes, tuple[np.ndarray, ...]] = {}
-        frontier = _new([np.asarray(leaf) for leaf in firsts], 1, met)
-        for _ in range(length):
+        number: dict[bytes, int] = {}
+        targets: list[np.ndarray] = []
+        frontier = self._register(self._starts(), met, number)[1]
+        for _ in range(self.step.length):
             if not frontier:
                 break
-            leaves = [jnp.asarray(np.stack([state[i] for state in frontier])) for i in range(len(order))]
-            after = over(leaves, statics, given_rows, latent_values, stream_values)
-            axes = 1 + bool(static_values) + bool(jax.tree.leaves(given)) + bool(self.latents) + bool(moves)
-            frontier = _new([np.asarray(leaf) for leaf in after], axes, met)
-            if len(met) > _MOST_MET:
+            after = self._after(frontier, rows, hypotheses)
+            known = len(met)
+            index, frontier = self._register(after, met, number)
+            targets.append(index.reshape(-1, *shape))
+            if len(met) > MOST_STATES or len(met) * math.prod(shape) > _MOST_MOVES:
                 raise Unsuitable(
-                    f"the scan's carry takes more than {_MOST_MET:,} values that depend on latents; it never closes: carry a state of "
-                    "finitely many values"
+                    f"the scan's carry takes more than {known:,} values that depend on latents before it closes, if ever (at most "
+                    f"{MOST_STATES:,} states and {_MOST_MOVES:,} moves between them); carry a state of few values"
                 )
-        positions = [order.index(leaf) for leaf in sorted(hidden)]
-        states: dict[bytes, tuple[np.ndarray, ...]] = {}
-        for state in met.values():
-            own = tuple(state[i] for i in positions)
-            states.setdefault(_key(own), own)
-        if len(states) > MOST_STATES:
-            raise Unsuitable(f"the scan's carry takes {len(states):,} hidden values (at most {MOST_STATES:,})")
-        return tuple(np.stack(leaf) for leaf in zip(*states.values(), strict=True))
+        # Where these would go next is beyond the last step.
+        targets.append(np.full((len(frontier), *shape), -1))
+        following = np.moveaxis(np.concatenate(targets), 0, 3)
+        states = tuple(np.stack(leaf) for leaf in zip(*met.values(), strict=True))
+        return StateSpace(
+            hidden=self.hidden,
+            states=states,
+            draws=self.draws,
+            draw_index=self.draw_index,
+            following=following,
+            row_of_step=row_of_step,
+            moved_by=self.moved_by,
+            initial=self._initial(),
+        )
+
+    def _depends(self, kind: str) -> bool:
+        return any(source == kind for source, _ in self.sources)
+
+    @staticmethod
+    def _count(values: dict[str, np.ndarray]) -> int:
+        return len(next(iter(values.values()))) if values else 1
+
+    def _initial(self) -> tuple[str, ...]:
+        step = self.step
+        observed = (of for leaf, of in enumerate(step.first_from) if leaf not in self.hidden)
+        elsewhere = frozenset().union(*step.carry_from, *step.law_from.values(), step.inputs_from, *observed)
+        return tuple(name for name in step.statics if ("static", name) not in elsewhere)
+
+    def _idle(self) -> tuple[dict, dict]:
+        """A value for every context site, and every site given at a step."""
+        context = {name: _any_value(site, site.layout) for name, site in self.step.context.items()}
+        return context, {
+            name: _any_value(site, site.layout[1:]) for name, site in (self.step.now | self.step.streams).items()
+        }
+
+    def _starts(self) -> list[np.ndarray]:
+        """The first values of the hidden leaves, `[start, *leaf]`."""
+        contexts, _ = joint_values(self.started_by, lambda site: site.batch_shape)
+        if self._count(contexts) * self._count(self.statics) > _MOST_STARTS:
+            raise Unsuitable(
+                f"the first carry starts from {self._count(contexts) * self._count(self.statics):,} joint values of what is drawn before "
+                f"the scan (at most {_MOST_STARTS:,}); use a smaller configuration"
+            )
+        idle, _ = self._idle()
+
+        def first(context, static):
+            leaves, _, _ = self.step.first({**idle, **context}, static)
+            return [leaves[leaf] for leaf in self.hidden]
+
+        over = _over(_over(first, 1, bool(self.statics), 2), 0, bool(contexts), 2)
+        return [_flat(leaf, 2) for leaf in evaluated(over, contexts, self.statics)]
+
+    def _input_rows(self) -> tuple[list[int], np.ndarray]:
+        """Steps that stand for all with the same inputs, and which of them each step is like."""
+        length = self.step.length
+        if not self._depends("input"):
+            return [0], np.zeros(length, dtype=int)
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self._inputs())]
+        seen: dict[bytes, int] = {}
+        rows, row_of_step = [], np.zeros(length, dtype=int)
+        for step in range(length):
+            key = b"".join(np.ascontiguousarray(leaf[step]).tobytes() for leaf in leaves)
+            if key not in seen:
+                seen[key] = len(rows)
+                rows.append(step)
+            row_of_step[step] = seen[key]
+        return rows, row_of_step
+
+    def _inputs(self) -> Any:
+        context, _ = self._idle()
+        static = {name: value[0] for name, value in self.statics.items()}
+        return evaluated(lambda *given: self.step.first(*given)[1], context, static)
+
+    def _after(self, frontier: list[tuple[np.ndarray, ...]], rows: list[int], hypotheses: int) -> list[np.ndarray]:
+        """Next values of the hidden leaves, `[state, hypothesis, row, value, draw, *leaf]` flattened to one axis."""
+        context, idle = self._idle()
+        static = {name: value[0] for name, value in self.statics.items()}
+        filler, inputs, _ = evaluated(lambda *given: (*self.step.first(*given)[:2], None), context, static)
+        given = jax.tree.map(lambda leaf: leaf[np.asarray(rows)], inputs)
+        padded = 1 << (len(frontier) - 1).bit_length()  # few sizes, so that few are compiled
+        leaves = [
+            np.stack([state[i] for state in (*frontier, *[frontier[0]] * (padded - len(frontier)))])
+            for i in range(len(self.hidden))
+        ]
+
+        def following(leaves, static, given, moves, latent):
+            carry = list(filler)
+            for leaf, value in zip(self.hidden, leaves, strict=True):
+                carry[leaf] = value
+            at = {**idle, **moves}
+            now = {name: at[name] for name in self.step.now}
+            stream = {name: at[name] for name in self.step.streams}
+            after, _ = self.step.laws(context, static, carry, given, now, latent, stream)
+            return [after[leaf] for leaf in self.hidden]
+
+        over = _over(following, 4, bool(self.draws), 5)
+        over = _over(over, 3, bool(self.moves), 5)
+        over = _over(over, 2, self.step.has_inputs, 5)
+        over = _over(over, 1, hypotheses > 1, 5)
+        over = _over(over, 0, True, 5)
+        statics = self.statics if hypotheses > 1 else static
+        arguments = (leaves, statics, given, self.moves, self.draws)
+        if padded not in self._compiled:
+            self._compiled[padded] = compiled_quickly(over, *arguments)
+        after = self._compiled[padded](*arguments)
+        return [_flat(np.asarray(leaf)[: len(frontier)], 5) for leaf in after]
+
+    @staticmethod
+    def _register(
+        leaves: list[np.ndarray], met: dict[bytes, tuple[np.ndarray, ...]], number: dict[bytes, int]
+    ) -> tuple[np.ndarray, list[tuple[np.ndarray, ...]]]:
+        """The number of each value, `[value]`, and those not met before; `met` and `number` are updated."""
+        rows = np.concatenate([_bytes(leaf) for leaf in leaves], axis=1)
+        distinct, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        index, new = np.zeros(len(distinct), dtype=int), []
+        for at in np.argsort(first):
+            key = distinct[at].tobytes()
+            if key not in number:
+                number[key] = len(number)
+                met[key] = tuple(leaf[first[at]] for leaf in leaves)
+                new.append(met[key])
+            index[at] = number[key]
+        return index[inverse.reshape(-1)], new
 
 
-def _key(state: tuple[np.ndarray, ...]) -> bytes:
+def _over(function: Any, argument: int, mapped: bool, arguments: int) -> Any:
+    """vmap over one argument, or an axis of length one in its place."""
+    if mapped:
+        return jax.vmap(function, in_axes=tuple(0 if i == argument else None for i in range(arguments)))
+    return lambda *given: jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*given))
+
+
+def _flat(leaf: Any, axes: int) -> np.ndarray:
+    leaf = np.asarray(leaf)
+    return leaf.reshape(-1, *leaf.shape[axes:])
+
+
+def _bytes(leaf: np.ndarray) -> np.ndarray:
     # -0.0 and 0.0 are the same state.
-    return b"".join((leaf + 0 if leaf.dtype.kind == "f" else leaf).tobytes() for leaf in state)
+    leaf = np.ascontiguousarray(leaf + 0 if leaf.dtype.kind == "f" else leaf)
+    return leaf.reshape(len(leaf), -1).view(np.uint8).reshape(len(leaf), -1)
 
 
-def _new(leaves: list[np.ndarray], axes: int, met: dict) -> list[tuple[np.ndarray, ...]]:
-    """The values not met before, among all of these; `met` is updated."""
-    flat = [leaf.reshape(-1, *leaf.shape[axes:]) for leaf in leaves]
-    new = []
-    for row in range(len(flat[0])):
-        state = tuple(np.asarray(leaf[row]) for leaf in flat)
-        key = _key(state)
-        if key not in met:
-            met[key] = state
-            new.append(state)
-    return new
+def _any_value(site: Site, shape: tuple[int, ...]) -> np.ndarray:
+    if site.support is None:
+        return np.zeros(shape, site.dtype)
+    return np.broadcast_to(site.support[0], shape).astype(site.dtype)
 
 
-def _distinct(leaves: list[np.ndarray], length: int) -> list[int]:
-    """Steps whose inputs differ from those of all earlier steps."""
-    seen: set[bytes] = set()
-    rows = []
-    for step in range(max(length, 1) if leaves else 1):
-        key = b"".join(np.ascontiguousarray(leaf[step]).tobytes() for leaf in leaves)
-        if key not in seen:
-            seen.add(key)
-            rows.append(step)
-    return rows
+__all__ = ["MOST_DRAWS", "MOST_STATES", "Source", "StateSpace", "Unsuitable", "find_state_space"]

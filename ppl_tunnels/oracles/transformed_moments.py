@@ -44,16 +44,19 @@ def transformed_moments(base: Any, transforms: list[Any]) -> Moments:
     for index, transform in enumerate(transforms):
         if isinstance(transform, AffineTransform):
             mean, variance = moments
-            moments = transform.loc + transform.scale * mean, jnp.square(transform.scale) * variance
-            loc, scale = transform.loc + transform.scale * loc, transform.scale * scale
+            shift, factor = jnp.asarray(transform.loc), jnp.asarray(transform.scale)
+            moments = shift + factor * mean, jnp.square(factor) * variance
+            loc, scale = shift + factor * loc, factor * scale
         elif isinstance(transform, ReshapeTransform):
-            moments = transform(moments[0]), transform(moments[1])
+            moments = jnp.asarray(transform(moments[0])), jnp.asarray(transform(moments[1]))
         elif isinstance(transform, ExpTransform) and not curved and _is_normal(base):
             moments, curved = _exponential_of_normal(*moments), True
         elif isinstance(transform, ExpTransform) and not curved and isinstance(base, dist.Gamma):
-            moments, curved = _exponential_of_gamma(base.concentration, scale / base.rate, loc), True
+            slope = scale / jnp.asarray(base.rate)
+            moments, curved = _exponential_of_gamma(jnp.asarray(base.concentration), slope, loc), True
         elif isinstance(transform, PowerTransform) and index == 0 and isinstance(base, dist.Gamma):
-            moments, curved = _power_of_gamma(base.concentration, base.rate, transform.exponent), True
+            numbers = (jnp.asarray(each) for each in (base.concentration, base.rate, transform.exponent))
+            moments, curved = _power_of_gamma(*numbers), True
         else:
             raise NotImplementedError(
                 f"the mean and variance of {type(base).__name__} under {type(transform).__name__} have no closed form here; "

@@ -146,7 +146,7 @@ def test_what_has_no_finite_state_space_is_refused_with_the_reason() -> None:
 
     for tunnel, words in (
         (mixes, "context site 'shift'"),
-        (never_closes, "closes"),
+        (never_closes, "closes, if ever"),
         (continuous, "latent site 'state'"),
     ):
         with jax.enable_x64(True):
