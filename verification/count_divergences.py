@@ -26,7 +26,7 @@ from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.verification.integration import NODES, integrate
 from ppl_tunnels.verification.law_rows import LawRows
-from ppl_tunnels.verification.tails import measured_tail
+from ppl_tunnels.verification.tails import doubt_of_missing_mass, measured_tail
 
 # Of a sum of that many terms.
 _ROUNDING = 1e-14
@@ -71,7 +71,6 @@ def count_measure(
     Raises:
         TunnelError: a law ends, but beyond what can be summed.
     """
-    evaluators = [LawRows(law, extended_log_prob) for law in laws]
     count = laws[0].batch_shape[0]
 
     def terms(rows, k):
@@ -81,10 +80,12 @@ def count_measure(
     value = np.zeros((count, 1 + len(laws)))
     outside = _other_values(laws)
     if outside.size:
+        evaluators = [LawRows(law, exact_log_prob) for law in laws]  # no formula of counts holds there
         blocks = np.resize(outside, (-(-outside.size // _BLOCK), _BLOCK))
         fresh = np.arange(blocks.size).reshape(blocks.shape) < outside.size
         for block, known in zip(blocks, fresh, strict=True):
-            value += np.sum(terms(np.arange(count), np.tile(block, (count, 1))) * known[:, None], axis=1)
+            value += np.sum(terms(np.arange(count), np.tile(block, (count, 1))), axis=1, where=known[:, None])
+    evaluators = [LawRows(law, extended_log_prob) for law in laws]
     error = np.zeros(count)
     summed = np.maximum(MOST_SUMMED, np.max([_last_count(law) for law in laws], axis=0) + 1)
     active, start, blocks = np.arange(count), 0, max(_FIRST_BLOCKS, -(-_largest(laws) // _BLOCK) + 1)
@@ -102,9 +103,9 @@ def count_measure(
             value[active[finished]] += tail
             error[active[finished]] = doubt + _ROUNDING * np.abs(value[active[finished]]).max(axis=-1)
         active = active[~finished]
-    lost = np.abs(value[:, 1:] - 1).sum(axis=-1)
     infinite = np.isinf(value[:, 0])
-    return value[:, 0], np.where(infinite, 0.0, error + per_mass * np.maximum(lost - _MISSING, 0.0))
+    error = error + doubt_of_missing_mass(value[:, 0], value[:, 1:], per_mass, _MISSING)
+    return value[:, 0], np.where(infinite, 0.0, error)
 
 
 def extended_log_prob(law: dist.Distribution, k: jax.Array) -> jax.Array:
@@ -144,7 +145,8 @@ def _summed(terms, rows: np.ndarray, start: int, blocks: int) -> tuple[np.ndarra
     counts = start + np.arange(blocks * _BLOCK, dtype=np.float64).reshape(blocks, _BLOCK)
     values = terms(np.repeat(rows, blocks), np.tile(counts, (len(rows), 1)))
     values = values.reshape(len(rows), blocks * _BLOCK, -1)
-    return values.sum(axis=1), values[:, -2:]
+    # Along the last axis NumPy adds in pairs: rounding grows with the logarithm of the number of terms.
+    return np.ascontiguousarray(np.moveaxis(values, 1, -1)).sum(axis=-1), values[:, -2:]
 
 
 def _continuation(last: np.ndarray) -> np.ndarray:
@@ -169,7 +171,7 @@ def _largest(laws: list[dist.Distribution]) -> int:
 def _tail(terms, laws, rows: np.ndarray, start: int, per_mass: float, kinked: bool) -> tuple[np.ndarray, np.ndarray]:
     local = lambda pieces, z: terms(rows[pieces], np.exp(z)) * np.exp(z)[..., None]  # noqa: E731
     edges = _edges(laws, rows, start)
-    inside = integrate(local, edges)
+    inside = integrate(local, edges, kinked=kinked)
     first = terms(rows, np.tile(start + np.arange(_BLOCK, dtype=np.float64), (len(rows), 1)))
     corrections = np.stack([c * np.diff(first, n=j, axis=1)[:, 0] for j, c in enumerate(GREGORY)])
     doubt = inside.error[:, 0] + np.abs(corrections[-1, :, 0])

@@ -197,7 +197,7 @@ def _of_forms(measure: Measure, p: dist.Distribution, q: dist.Distribution) -> M
     if _discrete(p):
         value, error = count_measure(list(rows), measure.integrand, measure.per_mass, kinked=measure.kinked)
     else:
-        value, error = quadrature_divergences.pair(*rows, measure.integrand, measure.per_mass)
+        value, error = quadrature_divergences.pair(*rows, measure.integrand, measure.per_mass, kinked=measure.kinked)
     value = np.clip(value * measure.unit, 0.0, measure.most)
     error = np.minimum(error * measure.unit, measure.most)
     return Measured(value.reshape(batch), error.reshape(batch))

@@ -26,6 +26,7 @@ from ppl_tunnels.oracles.densities import exact_log_prob
 from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.verification.law_rows import LawRows
 
+_EPSILON = np.finfo(np.float64).eps
 # Logarithms of the largest and the smallest distance: squares of x must not overflow, and x itself not underflow.
 FARTHEST = 345.0
 NEAREST = 690.0
@@ -62,6 +63,14 @@ class Coordinate:
             else:
                 z = np.log(x - a) - np.log(b - x)
         return np.clip(z, *self.limits())
+
+    def grain(self) -> np.ndarray:
+        """By how much a place z is rounded, besides its own last bit, because x is rounded, `[row]`."""
+        if self.kind == "real":
+            return _EPSILON * np.abs(self.a) / self.b
+        if self.kind == "between" and not self.unit:
+            return 4 * _EPSILON * np.maximum(np.abs(self.a), np.abs(self.b)) / (self.b - self.a)
+        return np.zeros(len(self.a))
 
     def limits(self) -> tuple[float, float]:
         """The least and largest z; beyond, integrands are extrapolated."""

@@ -1,13 +1,14 @@
 """Divergences and entropies of one-dimensional densities by integration, with error estimates.
 
-The line coordinate of `line_coordinates` is cut at the quantiles of both laws, integrated piece by piece, and extrapolated
-beyond its limits as an exponential, which is what power tails and edges are there. Along with the measure itself the masses
+The line coordinate of `line_coordinates` is cut at the quantiles of both laws (and where they cross, if that makes a kink),
+integrated piece by piece, and extrapolated beyond its limits as an exponential, which is what power tails and edges are there. Along with the measure itself the masses
 of both laws are integrated: how far they are from 1 is part of the error stated.
 """
 
 import numpy as np
 import numpyro.distributions as dist
 
+from ppl_tunnels.verification.crossings import Gap, with_crossings
 from ppl_tunnels.verification.edges import edges_between
 from ppl_tunnels.verification.integrands import PairIntegrand
 from ppl_tunnels.verification.integration import integrate
@@ -19,14 +20,14 @@ from ppl_tunnels.verification.line_coordinates import (
     log_density,
 )
 from ppl_tunnels.verification.places import places
-from ppl_tunnels.verification.tails import measured_tail
+from ppl_tunnels.verification.tails import doubt_of_missing_mass, measured_tail
 
 # Of an integral of a density; less mass than this is not missing.
 _ROUNDING = 1e-13
 
 
 def pair(
-    p: dist.Distribution, q: dist.Distribution, measure: PairIntegrand, per_mass: float
+    p: dist.Distribution, q: dist.Distribution, measure: PairIntegrand, per_mass: float, *, kinked: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """A measure of two laws of batch shape `[row]`, and the error, `[row]` each, in nats (or without unit).
 
@@ -34,6 +35,7 @@ def pair(
         p, q: one-dimensional, with densities.
         measure: its integrand.
         per_mass: by how much the measure may change for each unit of mass that was not found.
+        kinked: whether it has a kink where the laws cross.
     """
     ends = [bounds(p), bounds(q)]
     where = [places(p), places(q)]
@@ -44,7 +46,13 @@ def pair(
         (first, _), (second, _) = of_p(rows, z), of_q(rows, z)
         return np.stack([measure(first, second), np.exp(first), np.exp(second)], axis=-1)
 
-    return _integrated(integrands, coordinate, where, ends, per_mass)
+    gap = (lambda rows, z: _gap(of_p(rows, z)[0], of_q(rows, z)[0])) if kinked else None
+    return _integrated(integrands, coordinate, where, ends, per_mass, gap)
+
+
+def _gap(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(log_p - log_q, nan=0.0)  # 0 where neither has mass
 
 
 def entropy(p: dist.Distribution, per_mass: float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +69,9 @@ def entropy(p: dist.Distribution, per_mass: float) -> tuple[np.ndarray, np.ndarr
     return _integrated(integrands, coordinate, where, ends, per_mass)
 
 
-def _integrated(integrands, coordinate: Coordinate, where, ends, per_mass: float) -> tuple[np.ndarray, np.ndarray]:
+def _integrated(
+    integrands, coordinate: Coordinate, where, ends, per_mass: float, gap: Gap | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     count = len(where[0])
     infinite = np.zeros(count, bool)
 
@@ -77,12 +87,13 @@ def _integrated(integrands, coordinate: Coordinate, where, ends, per_mass: float
     cut = edges_between(inner, marks, coordinate.limits())
     undefined = np.isnan(cut).any(axis=1)  # neither law has its mass anywhere
     cut[undefined] = np.linspace(*coordinate.limits(), cut.shape[1])
-    inside = integrate(finite, cut)
+    if gap is not None:
+        cut = with_crossings(gap, cut)
+    inside = integrate(finite, cut, kinked=gap is not None, grain=coordinate.grain())
     value, error = inside.value.copy(), inside.error[:, 0]
     for end, sign in ((cut[:, 0], -1.0), (cut[:, -1], 1.0)):
         rest, doubt, endless = measured_tail(finite, end, sign, per_mass)
         value, error, infinite = value + rest, error + doubt, infinite | endless
-    lost = np.abs(value[:, 1:] - 1).sum(axis=-1)
-    error = error + per_mass * np.maximum(lost - _ROUNDING, 0.0)
+    error = error + doubt_of_missing_mass(value[:, 0], value[:, 1:], per_mass, _ROUNDING)
     value = np.where(undefined, np.nan, np.where(infinite, np.inf, value[:, 0]))
     return value, np.where(infinite, 0.0, error)

@@ -30,3 +30,18 @@ def measured_tail(function: Integrand, end: np.ndarray, sign: float, per_mass: f
             differ = np.minimum(np.abs(rate[:, 0] - rate[:, 1]) / rate.min(axis=1), 1.0)
         doubt = doubt + np.where(near, differ * per_mass * mass.sum(axis=1), 0.0)
     return tail.rest, doubt, tail.endless[:, 0]
+
+
+def doubt_of_missing_mass(value: np.ndarray, masses: np.ndarray, per_mass: float, rounding: float) -> np.ndarray:
+    """By how much a measure may be off, `[row]`, because the masses that were found are not 1.
+
+    Args:
+        value: the measure, `[row]`.
+        masses: of each law, `[row, law]`.
+        per_mass: by how much the measure may change for each unit of mass, unless it is that large itself: a divergence of 800
+            nats is an average of numbers of that size.
+        rounding: what does not count as missing.
+    """
+    lost = np.abs(masses - 1).sum(axis=-1)
+    size = np.where(np.isfinite(value), 2 * np.abs(value), 0.0)
+    return np.maximum(per_mass, size) * np.maximum(lost - rounding, 0.0) + rounding * np.maximum(size - per_mass, 0.0)
