@@ -4,6 +4,7 @@ import dataclasses
 import math
 from fractions import Fraction
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -41,6 +42,15 @@ INF = float("inf")
 ALL = (kl_bits, jensen_shannon_bits, squared_hellinger, total_variation)
 # Rounding of a number of order one, in units of itself: what a stated error of 0 leaves room for.
 ROUNDING = 2e-14
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fast_compilation():
+    """Every kind of law is compiled once and run briefly."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def alone(law):
@@ -236,9 +246,8 @@ def test_entropies():
         (dist.Bernoulli(0.5), 1.0),
         (dist.Geometric(0.25), 0.25**-1 * (-0.25 * math.log2(0.25) - 0.75 * math.log2(0.75))),
         (dist.Poisson(3.0), math.fsum(-p * math.log2(p) for p in scipy.stats.poisson(3).pmf(np.arange(80)))),
-        (BetaGeometric(1.0, 1.0), 2.9521543335180756551 / 1),
+        (BetaGeometric(1.0, 1.0), 2.9521543335180756551),
         (BetaBinomial(1.0, 1.0, 7), 3.0),
-        (BetaBinomial(1.0, 1.0, 1_000_000), math.log2(1_000_001)),
     ]
     for law, expected in cases:
         assert_bounded(entropy_bits(law), expected)
