@@ -92,7 +92,7 @@ class Interpreter:
         count = self._numbers(draw)
         shape = (*(self._choices(draw, ref) for ref in draw.given), count)
         if draw.numbers:
-            table = numpyro.sample(draw.numbers, dist.Uniform(0.0, 1.0).expand(shape).to_event(len(shape)))
+            table = jnp.asarray(numpyro.sample(draw.numbers, dist.Uniform(0.0, 1.0).expand(shape).to_event(len(shape))))
         else:
             table = jnp.asarray(np.random.default_rng((self.spec.seed, place)).random(shape))
         simplex = draw.law == "categorical"
@@ -150,7 +150,7 @@ class Interpreter:
         fn = fn if copied == fn.batch_shape else fn.expand([draw.copies]) if not fn.batch_shape else fn.expand(copied)
         return numpyro.sample(draw.name, fn.to_event(1) if draw.copying == "event" else fn)
 
-    def _law(self, draw: Draw, row: Any, values: Values) -> dist.Distribution:
+    def _law(self, draw: Draw, row: Any, values: Values) -> Any:
         law = draw.law
         if law == "categorical":
             probs = _of(draw, row, values) if draw.of else row

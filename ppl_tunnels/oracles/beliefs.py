@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ppl_tunnels.oracles.semirings import Semiring
 from ppl_tunnels.oracles.state_space import StateSpace
@@ -66,7 +67,7 @@ class Memory:
         """The memory of a mask; one of known numbers is looked at for being a band."""
         if visible is None:
             return cls()
-        if isinstance(visible, jax.core.Tracer):
+        if isinstance(visible, Tracer):
             return cls(visible=visible)
         steps = len(visible)
         age = np.arange(steps)[:, None] - np.arange(steps)
@@ -199,7 +200,7 @@ class Beliefs:
             step, shown = step_of(given[0]), given[1]
             at = step.number if memory.visible is not None else chains - 1
             own, own_evidence = belief[:, at], evidence[at]
-            out = None
+            out: Any = None
             if read is not None:
                 row = _kept(read(self.weigh(own, step, until=until), step))
                 total = ring.total(row, axis=0)
@@ -219,7 +220,7 @@ class Beliefs:
                 kept = slice(0, chains - 1)
                 after = jnp.concatenate([fresh, after[:, kept]], axis=1)
                 evidence = jnp.concatenate([jnp.zeros_like(evidence[:1]), evidence[kept] + gain[kept]])
-            elif memory.visible is not None:
+            elif shown is not None:
                 hidden, _ = self._push(belief, step, seen=False)
                 after = jnp.where(shown[:, None, None], after, hidden)
                 evidence = evidence + jnp.where(shown[:, None, None], gain, 0.0)
@@ -229,10 +230,12 @@ class Beliefs:
             return (after, evidence, smallest), out
 
         shown = None if memory.visible is None else memory.visible.T
-        state, out = jax.lax.scan(advance, (start, evidence, jnp.ones_like(evidence)), (steps, shown))
+        begin = (start, evidence, jnp.ones_like(evidence))
+        (_, _, smallest), out = jax.lax.scan(advance, begin, (steps, shown))
+        read_out: Any = out
         if read is None:
-            out = jnp.concatenate([jnp.zeros_like(out[:1]), out])
-        return out, jnp.any(state[2] < least_safe(len(self.order)))
+            read_out = jnp.concatenate([jnp.zeros_like(read_out[:1]), read_out])
+        return read_out, jnp.any(smallest < least_safe(len(self.order)))
 
     def _push(self, belief: jax.Array, step: Step, *, seen: bool) -> tuple[jax.Array, jax.Array]:
         """The next beliefs, and the log-probability of the step (of nothing, if it is not seen)."""

@@ -47,7 +47,8 @@ def brute_force_predictive(
     Args:
         tunnel: with at most `MOST_HYPOTHESES` joint values of its latents.
         episodes: what happened; latents are ignored.
-        site: a finite stream site, or a latent one; the predicted one by default.
+        site: a finite stream site, or a latent one; the predicted one by default. Of several draws at a step, the symbols are
+            their joint values, the first draw running fastest.
         visible: bool `[step, step]`: whether step s's likelihood factors are used at t; all earlier steps by default.
 
     Returns:
@@ -67,16 +68,17 @@ def brute_force_predictive(
     if target.role == "latent":
         posterior = brute_force_posterior(tunnel, episodes, site, visible)
         return posterior if target.per_step else posterior[:, 1:]
-    referee, steps, symbols, episodes = (
-        Referee(tunnel, visible),
-        tunnel.length,
-        len(target.support),
-        episodes.to_numpy(),
-    )
-    table = np.zeros((len(episodes), steps, symbols))
+    referee, steps, episodes = Referee(tunnel, visible), tunnel.length, episodes.to_numpy()
+    batch = target.batch_shape[1:]
+    # Of several draws at a step, their joint values; the last place of a product runs fastest, the first draw should.
+    values_at_once = [
+        target.support[np.array(places[::-1], int).reshape(batch)]
+        for places in itertools.product(range(len(target.support)), repeat=math.prod(batch))
+    ]
+    table = np.zeros((len(episodes), steps, len(values_at_once)))
     for episode, step, symbol in np.ndindex(*table.shape):
         observed = referee.observed(episodes, episode)
-        observed[site][step] = target.support[symbol]
+        observed[site][step] = values_at_once[symbol]
         table[episode, step, symbol] = math.fsum(
             referee.weight(referee.factors({**values, **observed}), step, site) for values, _ in referee.hypotheses()
         )

@@ -28,6 +28,7 @@ from ppl_tunnels.oracles import parametric
 from ppl_tunnels.oracles.families import family_of
 from ppl_tunnels.oracles.forms import Form, form_of
 from ppl_tunnels.oracles.independent import Independent
+from ppl_tunnels.oracles.joint_values import listed_joint_values
 from ppl_tunnels.oracles.masks import evidence_before
 from ppl_tunnels.oracles.part import Given, Part, Run, Values
 from ppl_tunnels.oracles.priors import Prior, element_shape, elementwise, take_apart
@@ -242,7 +243,7 @@ class ConjugatePart(Part):
                 out["earlier"] = self.terms_of.total(terms, before)
             if site in self.streams:
                 out["seen"] = self.terms_of.total(terms, (*before, site))
-                symbols = self.sites[site].support
+                symbols = None if self.sites[site].support is None else listed_joint_values(self.sites[site])
                 symbols = self.forms[site].probes if symbols is None and site in self.forms else symbols
                 out["target"] = (
                     out["seen"][None]
@@ -279,7 +280,7 @@ class ConjugatePart(Part):
 
     def _alone(self, eta: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Parameters and statistics of the one element that each step's site depends on; NaN if there are several."""
-        picked_eta, picked_s, count = 0.0, 0.0, 0
+        picked_eta, picked_s, count = jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int)
         for block in self.blocks.values():
             own = block.of(s).reshape(*s.shape[:-1], block.count, block.size)
             used = (own != 0).any(axis=(0, -1))  # [step, element]

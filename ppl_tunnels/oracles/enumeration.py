@@ -25,13 +25,14 @@ from jax.scipy.special import logsumexp
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.causality import meaning_of_a_mask
+from ppl_tunnels.oracles.joint_values import listed_joint_values
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.local import MOST_LOCAL_VALUES, LocalLatents, local_count, why_not_local
 from ppl_tunnels.oracles.masks import evidence_before
 from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.oracles.normalising import normalised
 from ppl_tunnels.oracles.program_laws import broadcast_law, components_last
-from ppl_tunnels.oracles.support import MOST_LISTED_VALUES, JointSupport
+from ppl_tunnels.oracles.support import JointSupport
 from ppl_tunnels.program import Site, from_layout, laws_given, site_log_prob
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class EnumerationEngine:
         """Law of a stream site, batch shape `[episode, step]`: a mixture of the program's own where it is not finite."""
         target = self.sites[site]
         if target.support is not None:
-            return Finite(self._predictive(episodes, visible, site=site), target.support)
+            return Finite(self._predictive(episodes, visible, site=site), listed_joint_values(target))
         components = self.support.size * self.local.count
         if components > MOST_COMPONENTS:
             raise TunnelError(
@@ -118,7 +119,7 @@ class EnumerationEngine:
 
     def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Finite:
         """Law of a latent site, batch shape `[episode, step]`, or `[episode, step + 1]` for a static one."""
-        return Finite(self._posterior(episodes, visible, site=site), self._joint_values(self.sites[site]))
+        return Finite(self._posterior(episodes, visible, site=site), listed_joint_values(self.sites[site]))
 
     def log_evidence(self, episodes: Episodes) -> jax.Array:
         """Nats, `[episode]`."""
@@ -128,7 +129,7 @@ class EnumerationEngine:
     def _predictive(self) -> Callable[..., jax.Array]:
         def log_probs(episodes, visible, *, site):
             target = self.sites[site]
-            support = jnp.asarray(target.support)
+            values = listed_joint_values(target)
 
             def terms(hypothesis, observed):
                 laws, log_probs = self._weigh(hypothesis, observed)
@@ -140,9 +141,9 @@ class EnumerationEngine:
                     own = jax.vmap(lambda law: site_log_prob(law, from_layout(everywhere, target), target))(laws[site])
                     return logsumexp(jnp.where(jnp.isneginf(before), -jnp.inf, before + own), axis=0)
 
-                return jax.vmap(at, out_axes=1)(support)
+                return jax.vmap(at, out_axes=1)(values)
 
-            numbers = self.tunnel.length * len(support) * self.local.count
+            numbers = self.tunnel.length * len(values) * self.local.count
             joint = self._sum(terms, lambda t: logsumexp(t, axis=0), episodes, numbers=numbers)
             return normalised(joint)
 
@@ -326,14 +327,6 @@ class EnumerationEngine:
             [len(self.sites[site].support) ** power for power in range(digits.shape[1])], dtype=jnp.int64
         )
         return digits @ powers
-
-    def _joint_values(self, site: Site) -> jax.Array:
-        draws, radix = self._draws_at_once(site), len(site.support)
-        if radix**draws > MOST_LISTED_VALUES:
-            raise TunnelError(f"the law of {site.name!r} has {radix**draws:,} values; use a smaller configuration")
-        index = jnp.arange(radix**draws)[:, None] // jnp.asarray([radix**power for power in range(draws)]) % radix
-        shape = site.layout[1:] if site.per_step else site.layout
-        return jnp.asarray(site.support)[index].reshape(radix**draws, *shape)
 
 
 def _grouped_logsumexp(weights: jax.Array, index: jax.Array, *, groups: int) -> jax.Array:

@@ -8,6 +8,7 @@ Source: Diaconis and Ylvisaker (1979).
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,10 +93,15 @@ GAMMA = Family(
     law=lambda eta, impossible: parametric.Gamma(eta[..., 0], eta[..., 1], impossible=impossible),
 )
 
+
+def _dirichlet_natural(fn: Any) -> jax.Array:
+    return jnp.asarray(fn.concentration)
+
+
 DIRICHLET = Family(
     name="Dirichlet",
     event_dim=1,
-    natural=lambda fn: jnp.asarray(fn.concentration),
+    natural=_dirichlet_natural,
     statistics=jnp.log,
     points=_simplex_points,
     held_out=lambda size, count, generator: generator.dirichlet(np.full(size, 4.0), count),

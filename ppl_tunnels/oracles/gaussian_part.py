@@ -246,7 +246,8 @@ class GaussianPart(Part):
 
         def advance(belief, step):
             matrices, seen, move, is_shown = step
-            row, said = None, None
+            row: Any = None
+            said: Any = None
             for event in self.events:
                 if row is None and until is not None and order.index(event.site) >= order.index(until):
                     row = belief
@@ -256,7 +257,8 @@ class GaussianPart(Part):
                     continue
                 if event.site == site:
                     said = predicted(belief, of)
-                belief = conditioned(belief, of, *seen[event.site], is_shown)
+                value, log_slope = seen[event.site]
+                belief = conditioned(belief, of, value, log_slope, is_shown)
             row = belief if row is None else row
             after = kept(belief, variables) if move is None else mapped(belief, *move)
             return after, (row, said)
@@ -322,7 +324,7 @@ class GaussianPart(Part):
         """(a, b) of the unknown precision's prior."""
         if self.scale is None:
             return None
-        base = self._laws(values)[self.scale].base
+        base: Any = self._laws(values)[self.scale].base
         return jnp.asarray(base.concentration) + 0.0, jnp.asarray(base.rate) + 0.0
 
     def _static_values(self, values: Values, once: jax.Array, precision: jax.Array) -> Values:

@@ -1,5 +1,7 @@
 """The joint law of several independent draws, such as the rows of a table, as one law."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,8 @@ class Independent(ExactLaw, dist.Independent):
     """
 
     def __init__(self, base_law: ExactLaw, axes: int, *, validate_args: bool | None = None):
-        self.base_dist, self.reinterpreted_batch_ndims = base_law, axes
+        self.base_dist: Any = base_law
+        self.reinterpreted_batch_ndims = axes
         self._validate_args = bool(validate_args)
 
     @property

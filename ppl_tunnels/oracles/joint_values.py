@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.oracles.support import MOST_LISTED_VALUES
+
 if TYPE_CHECKING:
     from ppl_tunnels.program import Site
 
@@ -42,7 +45,28 @@ def step_batch(site: "Site") -> tuple[int, ...]:
     return site.batch_shape[1:]
 
 
-def first_fastest(site: "Site", batch: tuple[int, ...]) -> np.ndarray:
-    """Joint values of a site's draws in the order of laws, the first draw running fastest: `[value, *batch, *event]`."""
-    values, index = joint_values({site.name: site}, lambda _: batch)
-    return values[site.name][np.argsort(index[site.name], kind="stable")]
+def draws_at_once(site: "Site") -> tuple[int, ...]:
+    """Batch shape of what one law of a site spans: the draws of one step, or all of a site drawn once."""
+    return step_batch(site) if site.per_step else site.batch_shape
+
+
+def first_fastest_order(site: "Site") -> np.ndarray:
+    """Places of a site's joint values (see `joint_values`) in the order of laws, where the first draw runs fastest."""
+    _, index = joint_values({site.name: site}, draws_at_once)
+    return np.argsort(index[site.name], kind="stable")
+
+
+def listed_joint_values(site: "Site") -> np.ndarray:
+    """The values of one law of a finite site, `[value, *batch, *event]`: joint values of its draws, the first running fastest.
+
+    Raises:
+        TunnelError: too many to list.
+    """
+    count = len(site.support) ** math.prod(draws_at_once(site))
+    if count > MOST_LISTED_VALUES:
+        raise TunnelError(
+            f"the law of {site.name!r} has {count:,} values, the joint ones of its {math.prod(draws_at_once(site))} draws; at most "
+            f"{MOST_LISTED_VALUES:,} are listed: use a smaller configuration"
+        )
+    values, _ = joint_values({site.name: site}, draws_at_once)
+    return values[site.name][first_fastest_order(site)]

@@ -19,7 +19,7 @@ _PRECISIONS = (2.375, 0.5, 1.0, 7.0)
 Moments = dict[str, tuple[jax.Array, jax.Array]]
 
 
-def moments(base: dist.Distribution, shape: tuple[int, ...], step_axis: int | None) -> tuple[jax.Array, jax.Array]:
+def moments(base: Any, shape: tuple[int, ...], step_axis: int | None) -> tuple[jax.Array, jax.Array]:
     """Mean `[(step), k]` and covariance `[(step), k, k]` of a Normal or multivariate Normal law.
 
     Args:

@@ -9,25 +9,23 @@ changing one continuous latent at a time and seeing which factors move; that the
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import TunnelError
 from ppl_tunnels.oracles.causality import meaning_of_a_mask
-from ppl_tunnels.oracles.joint_values import joint_values, step_batch
+from ppl_tunnels.oracles.joint_values import listed_joint_values
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.mixtures import Mixture
 from ppl_tunnels.oracles.normalising import normalised
 from ppl_tunnels.oracles.part import Part, Run, Values
-from ppl_tunnels.oracles.support import MOST_LISTED_VALUES, JointSupport
+from ppl_tunnels.oracles.support import JointSupport
 
 if TYPE_CHECKING:
     from ppl_tunnels.tunnel import WindTunnel
@@ -67,7 +65,7 @@ class PartsEngine:
         if reason:
             raise TunnelError(f"{reason} (posteriors and log_evidence are available)")
         if self.sites[site].support is not None:
-            return Finite(self._finite(episodes, visible, site=site), self.sites[site].support)
+            return Finite(self._finite(episodes, visible, site=site), listed_joint_values(self.sites[site]))
         return self._continuous(part, site, *self._run(episodes, visible, site=site, what="predictive"))
 
     def posterior(self, episodes: Episodes, site: str, visible: jax.Array | None) -> Any:
@@ -75,13 +73,8 @@ class PartsEngine:
         target = self.sites[site]
         if target.support is None:
             return self._continuous(self._owner(site), site, *self._run(episodes, visible, site=site, what="posterior"))
-        shape = step_batch(target) if target.per_step else target.batch_shape
-        if len(target.support) ** math.prod(shape) > MOST_LISTED_VALUES:
-            raise TunnelError(f"the law of {site!r} has too many values to list; use a smaller configuration")
-        values, index = joint_values({site: target}, lambda _: shape)
-        order = np.argsort(index[site], kind="stable")
         law = self._finite if target.per_step else self._static
-        return Finite(law(episodes, visible, site=site), values[site][order])
+        return Finite(law(episodes, visible, site=site), listed_joint_values(target))
 
     def log_evidence(self, episodes: Episodes) -> jax.Array:
         """Nats, `[episode]`."""

@@ -60,17 +60,17 @@ def _place(fn: Any, u: jax.Array) -> tuple[jax.Array, jax.Array]:
         value, log_slope = _place(fn.base_dist, u)
         for transform in fn.transforms:
             moved = transform(value)
-            log_slope, value = log_slope + transform.log_abs_det_jacobian(value, moved), moved
+            log_slope, value = log_slope + jnp.asarray(transform.log_abs_det_jacobian(value, moved)), jnp.asarray(moved)
         return value, log_slope
     if isinstance(fn, dist.Independent | dist.ExpandedDistribution):
         return _place(fn.base_dist, u)
     if isinstance(fn, dist.MultivariateNormal):
         slopes = jnp.log(jnp.diagonal(fn.scale_tril, axis1=-2, axis2=-1))
-        return fn.loc + jnp.einsum("...ij,...j->...i", fn.scale_tril, u), jnp.broadcast_to(slopes, u.shape)
+        return jnp.asarray(fn.loc) + jnp.einsum("...ij,...j->...i", fn.scale_tril, u), jnp.broadcast_to(slopes, u.shape)
     if isinstance(fn, dist.Normal):
-        return fn.loc + fn.scale * u, jnp.broadcast_to(jnp.log(fn.scale), u.shape)
+        return jnp.asarray(fn.loc) + jnp.asarray(fn.scale) * u, jnp.broadcast_to(jnp.log(fn.scale), u.shape)
     if isinstance(fn, dist.Gamma | dist.Exponential):
-        log_value = u - jnp.exp(-u) + jnp.log(fn.mean)
+        log_value = u - jnp.exp(-u) + jnp.log(jnp.asarray(fn.mean))
         return jnp.exp(log_value), log_value + jnp.log1p(jnp.exp(-u))
     logit = jnp.sinh(u)
     log_slope = jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit) + jnp.log(jnp.cosh(u))
@@ -79,5 +79,5 @@ def _place(fn: Any, u: jax.Array) -> tuple[jax.Array, jax.Array]:
         before = jnp.concatenate([jnp.ones_like(kept[..., :1]), kept[..., :-1]], axis=-1)
         value = jnp.concatenate([before * jax.nn.sigmoid(logit), kept[..., -1:]], axis=-1)
         return value, log_slope + jnp.log(before)
-    low, high = (fn.low, fn.high) if isinstance(fn, dist.Uniform) else (0.0, 1.0)
-    return low + (high - low) * jax.nn.sigmoid(logit), log_slope + jnp.log(jnp.asarray(high - low))
+    low, high = map(jnp.asarray, (fn.low, fn.high) if isinstance(fn, dist.Uniform) else (0.0, 1.0))
+    return low + (high - low) * jax.nn.sigmoid(logit), log_slope + jnp.log(high - low)

@@ -201,13 +201,16 @@ def _probabilities(fn: Any, site: "Site") -> jax.Array:
 @functools.lru_cache(maxsize=100_000)
 def _exact(probs: tuple[float, ...]) -> Row:
     """The same numbers as fractions that sum to one; a single one is that of 1."""
-    own = tuple(map(Fraction, probs)) if len(probs) > 1 else (1 - Fraction(probs[0]), Fraction(probs[0]))
+    given = [Fraction(each) for each in probs]
+    own = given if len(given) > 1 else [1 - given[0], given[0]]
     return tuple(each / sum(own) for each in own)
 
 
 def _normalised(table: np.ndarray) -> np.ndarray:
     totals = table.sum(axis=-1, keepdims=True)
-    return table / np.where(totals == 0, Fraction(1), totals)
+    # Of objects: NumPy's types know none that are fractions.
+    ones: Any = np.full(totals.shape, Fraction(1), dtype=object)
+    return table / np.where(totals == 0, ones, totals)
 
 
 def as_floats(table: np.ndarray) -> np.ndarray:
