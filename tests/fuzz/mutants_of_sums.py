@@ -1,4 +1,4 @@
-"""Faults planted in sums over finite latents: enumeration, and latents summed within their step. See `mutants`."""
+"""Faults planted in sums over finite latents: enumeration, and latents summed within their step. See `planting`."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,14 @@ from jax.scipy.special import logsumexp
 
 from ppl_tunnels.oracles import enumeration, local
 from ppl_tunnels.oracles.masks import evidence_before
-from tests.fuzz.mutants import Mutant, has_a_local_latent, has_static, streams, without_mask
+from tests.fuzz.planting import (
+    Mutant,
+    has_a_local_latent,
+    has_static,
+    has_two_sites_and_a_static,
+    streams,
+    without_mask,
+)
 
 _ENGINE = enumeration.EnumerationEngine
 
@@ -36,7 +43,7 @@ ENUMERATION = tuple(
             "later sites of the step counted",
             (_ENGINE, "_drawn"),
             lambda f: lambda self, log_probs, until=None: f(self, log_probs),
-            lambda spec: has_static(spec) and len(streams(spec)) > 1,
+            has_two_sites_and_a_static,
         ),
     )
 )

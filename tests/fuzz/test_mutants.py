@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.fuzz.mutants import CONJUGACY, GAUSSIAN, MIXTURE, MOST_CASES, hunt
+from tests.fuzz.mutants import CONJUGACY, GAUSSIAN, MIXTURE
 from tests.fuzz.mutants_of_sums import ENUMERATION, LOCAL
+from tests.fuzz.planting import MOST_CASES, hunt
 
 ENGINES = {"conjugacy": CONJUGACY, "Gaussian": GAUSSIAN, "mixture": MIXTURE, "enumeration": ENUMERATION, "local": LOCAL}
 
@@ -15,7 +16,7 @@ def test_every_planted_fault_is_found(engine):
     for name, of in hunts.items():
         print(f"{name}: {of.cases} cases of {of.programs} programs ({of.refused} refused): {of.found}")
     assert [name for name, of in hunts.items() if not of.found] == []
-    assert all(of.cases <= MOST_CASES + 200 for of in hunts.values())
+    assert all(of.cases <= MOST_CASES for of in hunts.values())
 
 
 def test_a_fault_is_gone_after_its_context():
