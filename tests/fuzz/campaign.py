@@ -24,7 +24,7 @@ QUICK = (
     "--xla_cpu_parallel_codegen_split_count=1",
 )
 # Compiled functions are forgotten after so many specs, to bound memory.
-_REMEMBERED = 25
+_REMEMBERED = 10
 # Another engine that would take the program is judged besides, every so many seeds.
 _SECOND_ENGINE = 5
 CASES = 120
