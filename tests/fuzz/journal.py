@@ -66,6 +66,7 @@ class Totals:
         inside: specs within the stated reach, and how many of them were derived.
         outside: specs out of it, how many of them were refused, and how many of the others were answered rightly.
         refusals: reason to how many specs, within the stated reach.
+        partly: the same of single questions (posteriors, mostly) where the rest was answered.
         wrong: entries with a disagreement or a crash.
         seconds: of processor time, by what they were spent on.
     """
@@ -82,6 +83,7 @@ class Totals:
     inside: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
     outside: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
     refusals: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    partly: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     wrong: list[Entry] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
 
@@ -98,6 +100,8 @@ class Totals:
         if entry["reach"] == "inside":
             self.inside[0], self.inside[1] = self.inside[0] + 1, self.inside[1] + (not refused)
             self.refusals.update([without_names(refused)] if refused else [])
+            partly = {} if refused else verdicts[0]["partly"]
+            self.partly.update({f"{what.partition(' ')[0]}: {without_names(why)}" for what, why in partly.items()})
         else:
             right = not refused and not (verdicts[0]["disagreement"] or verdicts[0]["crashes"])
             self.outside = [a + b for a, b in zip(self.outside, (1, bool(refused), right), strict=True)]
@@ -138,6 +142,7 @@ class Totals:
                 said += f"; largest relative error {worst:.1e} (seed {seed}), {excess:.2g} of the tolerance (seed {at})"
             lines.append(said)
         lines += [f"  refused inside ({count:,}): {reason}" for reason, count in self.refusals.most_common()]
+        lines += [f"  refused in part ({count:,}): {reason}" for reason, count in self.partly.most_common()]
         for entry in self.wrong:
             for verdict in entry["verdicts"]:
                 said = [verdict["disagreement"]] * bool(verdict["disagreement"])
