@@ -7,8 +7,10 @@ that it states.
 """
 
 import dataclasses
+import functools
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -130,11 +132,21 @@ class Trial:
                     expected = self._expected(what, mask)
                     verdict.note(f"{what} under mask {number}", _probabilities(what, got), *expected)
                 verdict.cases += len(self.episodes) if mask is None or number > 1 else 0
+            if self.referee is not None and oracle.engine == "filtering" and self.spec.steps > 2:
+                self._judge_band(asked, verdict)
         except TunnelError as error:
             verdict.refused = _sentence(error)
         main = [text for what, text in verdict.partly.items() if not what.startswith("posterior")]
         verdict.refused = verdict.refused or (main[0] if main else "")
         return verdict
+
+    def _judge_band(self, asked: "Asked", verdict: Verdict) -> None:
+        """Filtering has a path of its own for a finite memory, taken where the mask's numbers are known."""
+        band = np.eye(self.spec.steps, k=-1, dtype=bool)
+        for what, got in asked.outright(self.episodes, band).items():
+            verdict.note(f"{what} under a band", _probabilities(what, got), *self._expected(what, band))
+        verdict.partly |= asked.refusals
+        verdict.crashes |= asked.crashes
 
     def _expected(self, what: str, mask: np.ndarray | None) -> Estimate:
         assert self.referee is not None
@@ -213,17 +225,26 @@ class Asked:
         answers = self.compiled(episodes, None if mask is None else jnp.asarray(mask))
         return {what: np.asarray(value) for what, value in answers.items()}
 
+    def outright(self, episodes: Episodes, mask: np.ndarray) -> dict[str, np.ndarray]:
+        """Two answers, not as part of a compiled function, so that the engine sees the numbers of the mask."""
+        reading, answers = self.oracle.tunnel.reading, {}
+        stream, latents = reading.named("stream")[-1], reading.named("latent")[:1]
+        self._ask(answers, f"predictive of {stream}", lambda: self._law(episodes, stream, mask))
+        for name in latents:
+            self._ask(answers, f"posterior of {name}", lambda name=name: self._posterior(episodes, name, mask))
+        return {what: np.asarray(value) for what, value in answers.items()}
+
+    def _ask(self, answers: dict[str, jax.Array], what: str, question: Callable[[], jax.Array]) -> None:
+        try:
+            answers[what] = question()
+        except TunnelError as error:
+            self.refusals[what] = _sentence(error)
+        except Exception as error:  # anything else is a fault of the engine, and other questions may fare better
+            self.crashes[what] = f"{type(error).__name__}: {_sentence(error)}"
+
     def _answers(self, episodes: Episodes, mask: Any) -> dict[str, jax.Array]:
         reading, answers = self.oracle.tunnel.reading, {}
-
-        def ask(what, question):
-            try:
-                answers[what] = question()
-            except TunnelError as error:
-                self.refusals[what] = _sentence(error)
-            except Exception as error:  # anything else is a fault of the engine, and other questions may fare better
-                self.crashes[what] = f"{type(error).__name__}: {_sentence(error)}"
-
+        ask = functools.partial(self._ask, answers)
         # Compiling is what a shape costs, so without a mask only what is asked for most is asked again.
         whole = mask is not None or self.alone
         for name in reading.named("stream") if whole else reading.named("stream")[-1:]:

@@ -1,4 +1,4 @@
-"""Faults planted in sums over finite latents: enumeration, and latents summed within their step. See `planting`."""
+"""Faults planted in sums over finite latents: enumeration, latents summed within their step, and filtering. See `planting`."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from ppl_tunnels.oracles import enumeration, local
+from ppl_tunnels.oracles import beliefs, enumeration, given_episodes, local
 from ppl_tunnels.oracles.masks import evidence_before
 from tests.fuzz.planting import (
     Mutant,
+    anything,
     has_a_local_latent,
     has_static,
     has_two_sites_and_a_static,
@@ -101,5 +102,46 @@ LOCAL = tuple(
             _site_by_site,
             lambda spec: has_a_local_latent(spec) and len(streams(spec)) > 1,
         ),
+    )
+)
+
+
+def _always_full(right: Callable) -> Callable:
+    del right
+    return classmethod(lambda cls, visible: cls())  # pyright: ignore[reportReturnType]
+
+
+def _whole_step(right: Callable) -> Callable:
+    return lambda self, belief, step, *, until=None, seen=True: right(self, belief, step, seen=seen)
+
+
+def _unmoved(right: Callable) -> Callable:
+    del right
+    return lambda self, w, step, ring: ring.total(w, axis=tuple(range(1, w.ndim - 3)))
+
+
+def _waiting(right: Callable) -> Callable:
+    def push(self, belief, step, *, seen):
+        return right(self, belief, step, seen=seen) if seen else (belief, jnp.zeros(belief.shape[1:]))
+
+    return push
+
+
+def _first_in_reverse(right: Callable) -> Callable:
+    def hypotheses_of(self, given, *, merge):
+        prior, first = right(self, given, merge=merge)
+        return prior, first[::-1]
+
+    return hypotheses_of
+
+
+FILTERING = tuple(
+    Mutant(f"filtering: {name}", "filtering", where, plant, ("chain",), anything)
+    for name, where, plant in (
+        ("mask ignored", (beliefs.Memory, "of"), _always_full),
+        ("later sites of the step counted", (beliefs.Beliefs, "weigh"), _whole_step),
+        ("states stay where they are", (beliefs.Moves, "__call__"), _unmoved),
+        ("no move while a step is hidden", (beliefs.Beliefs, "_push"), _waiting),
+        ("first belief in reverse", (given_episodes.Knowledge, "hypotheses_of"), _first_in_reverse),
     )
 )

@@ -3,10 +3,17 @@
 import pytest
 
 from tests.fuzz.mutants import CONJUGACY, GAUSSIAN, MIXTURE
-from tests.fuzz.mutants_of_sums import ENUMERATION, LOCAL
+from tests.fuzz.mutants_of_sums import ENUMERATION, FILTERING, LOCAL
 from tests.fuzz.planting import MOST_CASES, hunt
 
-ENGINES = {"conjugacy": CONJUGACY, "Gaussian": GAUSSIAN, "mixture": MIXTURE, "enumeration": ENUMERATION, "local": LOCAL}
+ENGINES = {
+    "conjugacy": CONJUGACY,
+    "Gaussian": GAUSSIAN,
+    "mixture": MIXTURE,
+    "enumeration": ENUMERATION,
+    "local": LOCAL,
+    "filtering": FILTERING,
+}
 
 
 @pytest.mark.slow
@@ -24,7 +31,7 @@ def test_a_fault_is_gone_after_its_context():
         assert len({mutant.name for mutant in mutants}) == 5
         for mutant in mutants:
             owner, attribute = mutant.where
-            right = getattr(owner, attribute)
+            right = owner.__dict__[attribute]
             with mutant.planted():
-                assert getattr(owner, attribute) is not right
-            assert getattr(owner, attribute) is right
+                assert owner.__dict__[attribute] is not right
+            assert owner.__dict__[attribute] is right
