@@ -59,7 +59,9 @@ def remembers(length=4):
         state = numpyro.sample("state", dist.Categorical(jnp.array([[0.9, 0.1], [0.3, 0.7]])[state]))
         key = numpyro.sample("key", dist.Categorical(jnp.array([0.25, 0.75])))
         stored = memory[key]
-        value = numpyro.sample("value", dist.Categorical(jax_one_hot(stored) * 0.6 + jnp.array([0.1, 0.1, 0.2]) * (1 + state)))
+        value = numpyro.sample(
+            "value", dist.Categorical(jax_one_hot(stored) * 0.6 + jnp.array([0.1, 0.1, 0.2]) * (1 + state))
+        )
         return (memory.at[key].set((stored + value) % 3 + 0 * memory.sum()), state), None
 
     scan(step, (jnp.zeros(2, int), 0), None, length=length)
@@ -93,7 +95,9 @@ def told(length=3):
     def step(state, turn):
         cue = numpyro.sample("cue", dist.Bernoulli(0.3))
         numpyro.sample("y", dist.Categorical(STAY[(state + kind + cue) % 3]))
-        return jnp.where(turn == 1, cue, 1) * numpyro.sample("state", dist.Bernoulli(jnp.array([0.3, 0.8])[state])), None
+        return jnp.where(turn == 1, cue, 1) * numpyro.sample(
+            "state", dist.Bernoulli(jnp.array([0.3, 0.8])[state])
+        ), None
 
     scan(step, start, jnp.arange(length) % 2, length=length)
 
@@ -147,6 +151,3 @@ def certain(length=4):
         return numpyro.sample("state", dist.Categorical(jnp.array([[0.7, 0.3], [0.0, 1.0]])[state])), None
 
     scan(step, 0, None, length=length)
-
-
-ALL = (second_order, phase, moved_by_its_symbols, remembers, revealed, told, runs_out, pairs, measured, certain)

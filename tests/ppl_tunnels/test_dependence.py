@@ -45,7 +45,9 @@ def test_loops_are_followed_until_nothing_new_depends() -> None:
     assert dependence(scanned, 1.0, 2.0) == [{0}, {1}]
 
     def shifted(a, b, c, apart):
-        return jax.lax.scan(lambda carry, _: ((carry[1], carry[2], carry[2], carry[3]), None), (a, b, c, apart), None, 3)
+        return jax.lax.scan(
+            lambda carry, _: ((carry[1], carry[2], carry[2], carry[3]), None), (a, b, c, apart), None, 3
+        )
 
     assert dependence(lambda *x: shifted(*x)[0], 1.0, 2.0, 3.0, 4.0) == [{0, 1, 2}, {1, 2}, {2}, {3}]
 

@@ -42,7 +42,12 @@ def test_refusals_list_every_engines_condition():
     assert "'bent'" in lines[0] and len(lines) == 2 + len(ENGINES)
     for line, name in zip(lines[1:-1], ENGINES, strict=True):
         assert line.strip().startswith(f"{name}: ")
-    assert lines[-1].startswith("What to do: ") and "closed_form=" in lines[1] and "'bias'" in str(refusal.value) and "discretise" in str(refusal.value)
+    assert (
+        lines[-1].startswith("What to do: ")
+        and "closed_form=" in lines[1]
+        and "'bias'" in str(refusal.value)
+        and "discretise" in str(refusal.value)
+    )
 
 
 def test_unknown_engines_are_refused():

@@ -122,7 +122,9 @@ def test_log_beta():
 
 def test_deviance():
     """Would catch x log(x / m) + m - x evaluated as written: near x = m it is all rounding."""
-    pairs = [(x, x * f) for x in (1e-5, 1.0, 1e6) for f in (1e-5, 0.59, 0.61, 0.9, 0.999999, 1.0000001, 1.3, 1.66, 5, 1e5)]
+    pairs = [
+        (x, x * f) for x in (1e-5, 1.0, 1e6) for f in (1e-5, 0.59, 0.61, 0.9, 0.999999, 1.0000001, 1.3, 1.66, 5, 1e5)
+    ]
     expected = [exactly(lambda x, m: x * (x / m).ln() + m - x, *pair) for pair in pairs]
     np.testing.assert_allclose(deviance(*np.array(pairs).T), expected, rtol=3e-15)
     at_edges = deviance(np.array([0.0, 0.0, 2.0, 2.0, 1e-300]), np.array([0.0, 3.0, 0.0, 2.0, 1e-300]))
