@@ -168,3 +168,33 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_work(monkeypatch, c
     assert status == 2
     assert "cannot read or write" in err and str(tmp_path / "file") in err
     assert "CERTIFIED" not in out
+
+
+CHAIN = '''
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro.contrib.control_flow import scan
+from ppl_tunnels import wind_tunnel
+
+@wind_tunnel(stream="reading")
+def thermometer(length=5):
+    """A warm or cold room behind a noisy thermometer."""
+    def hour(warm, _):
+        numpyro.sample("reading", dist.Normal(jnp.array([-1.0, 1.0])[warm], 1.0))
+        return numpyro.sample("warm", dist.Bernoulli(jnp.array([0.2, 0.9])[warm])), None
+    scan(hour, numpyro.sample("first", dist.Bernoulli(0.5)), None, length=length)
+'''
+
+
+def test_show_why_lists_every_engine_and_what_failed(tmp_path, monkeypatch, capsys) -> None:
+    """For a program outside the repository, with a continuous stream."""
+    path = tmp_path / "room.py"
+    path.write_text(CHAIN)
+    status, out, _ = call(monkeypatch, capsys, "show", f"{path}:thermometer", "--why")
+    words = " ".join(out.split())
+    assert status == 0
+    assert "filtering" in words and "enumeration" in words and "joint Gaussian" in words
+    assert "wind_tunnel(closed_form=" in words
+    assert "filtering applies: chosen" in words and "enumeration applies, too" in words
+    assert "Kalman every latent is finite" in words

@@ -15,7 +15,7 @@ import pytest
 
 from ppl_tunnels import load_tunnel, wind_tunnel
 from ppl_tunnels.distributions import RandomPermutation
-from ppl_tunnels.errors import ImpossibleEvidenceWarning, NoEngineError, TunnelError
+from ppl_tunnels.errors import ImpossibleEvidenceWarning, NoEngineError
 from ppl_tunnels.oracles import enumeration
 from ppl_tunnels.oracles.bruteforce import brute_force_log_evidence, brute_force_posterior, brute_force_predictive
 from ppl_tunnels.oracles.derive import derive
