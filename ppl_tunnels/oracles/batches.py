@@ -19,11 +19,12 @@ def aligned(law: dist.Distribution, batch: tuple[int, ...]) -> dist.Distribution
     """
     if isinstance(law, dist.ExpandedDistribution):
         return aligned(law.base_dist, batch)
+    # First: the joint law of several exact ones is NumPyro's Independent, too.
+    if isinstance(law, ExactLaw):
+        return law.broadcast_to(batch)
     if isinstance(law, dist.Independent):
         inner = law.event_shape[: law.reinterpreted_batch_ndims]
         return _with(law, batch, base_dist=aligned(law.base_dist, (*batch, *inner)))
-    if isinstance(law, ExactLaw):
-        return law.broadcast_to(batch)
     changed: dict[str, Any] = {}
     known = _constraints(type(law))
     for name in type(law).gather_pytree_data_fields():

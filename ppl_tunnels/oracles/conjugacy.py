@@ -28,7 +28,7 @@ from ppl_tunnels.oracles import parametric
 from ppl_tunnels.oracles.families import family_of
 from ppl_tunnels.oracles.forms import Form, form_of
 from ppl_tunnels.oracles.independent import Independent
-from ppl_tunnels.oracles.joint_values import listed_joint_values
+from ppl_tunnels.oracles.joint_values import can_be_listed, listed_joint_values
 from ppl_tunnels.oracles.masks import evidence_before
 from ppl_tunnels.oracles.part import Given, Part, Run, Values
 from ppl_tunnels.oracles.priors import Prior, element_shape, elementwise, take_apart
@@ -243,7 +243,7 @@ class ConjugatePart(Part):
                 out["earlier"] = self.terms_of.total(terms, before)
             if site in self.streams:
                 out["seen"] = self.terms_of.total(terms, (*before, site))
-                symbols = None if self.sites[site].support is None else listed_joint_values(self.sites[site])
+                symbols = listed_joint_values(self.sites[site]) if can_be_listed(self.sites[site]) else None
                 symbols = self.forms[site].probes if symbols is None and site in self.forms else symbols
                 out["target"] = (
                     out["seen"][None]

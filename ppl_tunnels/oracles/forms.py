@@ -5,8 +5,8 @@ What matters is how the sufficient statistics of one observation depend on its v
     gamma,  s(y) = (y, e),                count    negative binomial (concentration a, rate b / e)
     gamma,  s(y) = (k, m y),              positive compound gamma (shape k, concentration a, rate b / m)
     gamma,  s(y) = (1/2, m (y - mu)^2/2), real     Student-t (2 a degrees, location mu, scale sqrt(b / (a m)))
-    beta,   s(y) = (1, y),                count    beta-geometric
-    beta,   s(y) = (y, n - y),            0 … n    beta-binomial
+    beta,   s(y) = (1, y) or (y, 1),      count    beta-geometric
+    beta,   s(y) = (y, n - y) or reversed 0 … n    beta-binomial
 
 The form is fitted to a few values of y and checked at others; the law is checked at the values that were seen.
 """
@@ -75,14 +75,24 @@ def _real_of_gamma(eta, s):
 
 
 def _counts_of_beta(eta, s):
-    off = _off(*((s[i, :, 0], 1.0) for i in range(3)), *((s[i, :, 1], y) for i, y in enumerate((0.0, 1.0, 3.0))))
-    return {"concentration1": eta[:, 0], "concentration0": eta[:, 1]}, off
+    def off(ones, counts):
+        return _off(
+            *((s[i, :, ones], 1.0) for i in range(3)), *((s[i, :, counts], y) for i, y in enumerate((0.0, 1.0, 3.0)))
+        )
+
+    # Where the latent is the chance to go on, not to stop, its two parameters change places.
+    stops, goes_on = off(0, 1), off(1, 0)
+    one, zero = jnp.where(stops, eta[:, 1], eta[:, 0]), jnp.where(stops, eta[:, 0], eta[:, 1])
+    return {"concentration1": one, "concentration0": zero}, stops & goes_on
 
 
 def _successes_of_beta(eta, s):
-    total = s[0, :, 1]
-    off = _off((s[0, :, 0], 0.0))
-    return {"concentration1": eta[:, 0], "concentration0": eta[:, 1], "total_count": total}, off
+    # At no success all trials count for failure: the latent itself, or what is left of it, is the chance of one.
+    success, failure = s[0, :, 0], s[0, :, 1]
+    straight, reverse = _off((success, 0.0)), _off((failure, 0.0))
+    one, zero = jnp.where(straight, eta[:, 1], eta[:, 0]), jnp.where(straight, eta[:, 0], eta[:, 1])
+    total = jnp.where(straight, success, failure)
+    return {"concentration1": one, "concentration0": zero, "total_count": total}, straight & reverse
 
 
 _COUNTS, _POSITIVE = np.array([0, 1, 3]), np.array([1.0, 2.0, 3.0])

@@ -56,14 +56,19 @@ def first_fastest_order(site: "Site") -> np.ndarray:
     return np.argsort(index[site.name], kind="stable")
 
 
+def can_be_listed(site: "Site") -> bool:
+    """Whether one law of the site has finitely, and not too, many values."""
+    return site.support is not None and len(site.support) ** math.prod(draws_at_once(site)) <= MOST_LISTED_VALUES
+
+
 def listed_joint_values(site: "Site") -> np.ndarray:
     """The values of one law of a finite site, `[value, *batch, *event]`: joint values of its draws, the first running fastest.
 
     Raises:
         TunnelError: too many to list.
     """
-    count = len(site.support) ** math.prod(draws_at_once(site))
-    if count > MOST_LISTED_VALUES:
+    if not can_be_listed(site):
+        count = len(site.support) ** math.prod(draws_at_once(site))
         raise TunnelError(
             f"the law of {site.name!r} has {count:,} values, the joint ones of its {math.prod(draws_at_once(site))} draws; at most "
             f"{MOST_LISTED_VALUES:,} are listed: use a smaller configuration"

@@ -9,8 +9,9 @@ in which the sum converges faster than any power of the spacing (`quadrature_gri
 Jacobian are the program's own, run under NumPyro's handlers (`quadrature_runs`). No code is shared with the engines.
 
 Every answer comes with a bound on its error, found by leaving out every other point of every continuous axis: doubling the
-spacing of a converging sum costs at least the square root of its error, and a power 3/2 is claimed. What lies on the faces of
-the grid is added, since what lies beyond cannot be seen.
+spacing of a converging sum costs at least the square root of its error, and a power 3/2 is claimed. What lies beyond the faces
+of the grid cannot be seen: it is taken to decay from point to point no slower than between the last two, which in these
+coordinates it does the faster the farther out, and all of that is added.
 """
 
 import math
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # Sums of products of a few dozen factors, in double precision.
 ROUNDING = 2e-13
+# From point to point beyond the grid; where even the last two decay more slowly, a hundred times the last counts.
+_SLOWEST_DECAY = 0.99
 
 
 class Estimate(NamedTuple):
@@ -213,10 +216,10 @@ class Quadrature:
         value, scale = flat.sum(axis=1) / mass.sum(), np.abs(flat).sum(axis=1) / mass.sum()
         error = ROUNDING * scale
         if self.runs.grid:
-            kept, faces = self._halved, self._faces
+            kept = self._halved
             coarse = flat[:, kept].sum(axis=1) / mass[kept].sum()
             relative = np.abs(coarse - value) / np.where(scale > 0, scale, 1.0)
-            beyond = mass[faces].sum() / mass.sum() * scale + np.abs(flat[:, faces]).sum(axis=1) / mass.sum()
+            beyond = (self._beyond(mass[None]) * scale + self._beyond(np.abs(flat))) / mass.sum()
             error = error + scale * relative**1.5 + beyond
         return value.reshape(shape), error.reshape(shape)
 
@@ -229,7 +232,7 @@ class Quadrature:
         if self.runs.grid:
             doubled = 2 ** sum(axis.spacing > 0 for axis in self.runs.axes)
             relative = abs(doubled * mass[self._halved].sum() / mass.sum() - 1)
-            error += relative**1.5 + mass[self._faces].sum() / mass.sum()
+            error += relative**1.5 + self._beyond(mass[None])[0] / mass.sum()
         return float(value), float(error)
 
     @property
@@ -237,10 +240,15 @@ class Quadrature:
         """Points with even indices on every continuous axis."""
         return self._where(lambda index, axis: index % 2 == 0, np.logical_and)
 
-    @property
-    def _faces(self) -> np.ndarray:
-        """Points that come first or last on a continuous axis."""
-        return self._where(lambda index, axis: (index == 0) | (index == axis.count - 1), np.logical_or)
+    def _beyond(self, terms: np.ndarray) -> np.ndarray:
+        """What lies on the faces of the grid and beyond them, of sums of terms `[sum, point]`."""
+        last, before = (terms[:, self._in_from_the_faces(points)].sum(axis=1) for points in (0, 1))
+        decay = np.minimum(last / np.where(before > 0, before, 1.0), _SLOWEST_DECAY)
+        return last / (1 - decay)
+
+    def _in_from_the_faces(self, points: int) -> np.ndarray:
+        """Points that come so many after the first or before the last on a continuous axis."""
+        return self._where(lambda index, axis: (index == points) | (index == axis.count - 1 - points), np.logical_or)
 
     def _where(self, holds: Any, combine: Any) -> np.ndarray:
         index = np.indices(self.runs.shape).reshape(len(self.runs.shape), self.runs.nodes)
