@@ -95,6 +95,17 @@ def _bernoulli_logits(fn, value):
     return jax.nn.log_sigmoid(jnp.where(value == 1, fn.logits, -jnp.asarray(fn.logits)))
 
 
+def categorical_probabilities(fn: dist.CategoricalProbs) -> jax.Array:
+    """The probability of every value, `[*batch, value]`, whose logarithm `exact_log_prob` is.
+
+    Example:
+        >>> print(categorical_probabilities(dist.Categorical(jax.numpy.array([1.0, 3.0]))))
+        [0.25 0.75]
+    """
+    probs = jnp.asarray(fn.probs)
+    return _in_unit_interval(probs / jnp.sum(probs, axis=-1, keepdims=True))
+
+
 def _categorical(fn, value):
     probs = jnp.asarray(fn.probs)
     batch = jnp.broadcast_shapes(value.shape, probs.shape[:-1])

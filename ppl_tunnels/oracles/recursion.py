@@ -1,17 +1,17 @@
 """The recursion of filtering for one program: factors to tables, tables to steps, beliefs to what is read of them."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ppl_tunnels.oracles.beliefs import Beliefs, Memory, Moves, Step, least_safe
 from ppl_tunnels.oracles.joint_values import first_fastest_order, listed_joint_values, step_batch
 from ppl_tunnels.oracles.semirings import Semiring
 from ppl_tunnels.oracles.state_space import StateSpace
-from ppl_tunnels.oracles.step_factors import Factors, Given, look_up
+from ppl_tunnels.oracles.step_factors import Factors, Given, Table, look_up
 from ppl_tunnels.oracles.step_function import StepFunction
 from ppl_tunnels.program import Site
 
@@ -54,17 +54,20 @@ class Recursion:
             What `Beliefs.run` returns: rows with their weights (None for a single hypothesis), or the evidence; and whether
             anything came near underflowing.
         """
-        tables = {name: self.factors.log_table(name, given) for name in self.order}
+        tables = {name: self.factors.table(name, given) for name in self.order}
         own = self._own_table(site, given, tables)
-        scales = {name: self._scale_of(table) for name, table in tables.items() if self._is_density(name)}
-        tables |= {name: tables[name] - _as_factor(scale, tables[name]) for name, scale in scales.items()}
-        least, near = math.log(least_safe(len(self.order))), jnp.asarray(False)
-        for table in (first, *tables.values(), *([] if own is None else [own])):
-            near |= jnp.any(jnp.isfinite(table) & (table < least))
+        scales = {name: self._scale_of(tables[name].numbers) for name in self.order if self._is_density(name)}
+        for name, scale in scales.items():
+            numbers = tables[name].numbers
+            tables[name] = Table(numbers - _as_factor(scale, numbers), is_log=True)
+        least = least_safe(len(self.order))
+        near = Table(first, is_log=True).is_near(least)
+        for table in (*tables.values(), *([] if own is None else [own])):
+            near |= table.is_near(least)
 
-        every = {name: ring.of_log(table) for name, table in tables.items()}
+        every = {name: table.by(ring) for name, table in tables.items()}
         if own is not None:
-            every[_OWN] = every[site] if own is tables[site] else ring.of_log(own)
+            every[_OWN] = every[site] if own is tables[site] else own.by(ring)
         kinds = {name: self.factors.factors[site if name == _OWN else name] for name in every}
         stepped = {name: table for name, table in every.items() if not kinds[name].tabulated}
         steps = (stepped, scales, given.index, jnp.asarray(self.space.row_of_step), jnp.arange(self.step.length))
@@ -85,13 +88,13 @@ class Recursion:
         )
         return out, near | came_near
 
-    def _own_table(self, site: str | None, given: Given, tables: dict[str, jax.Array]) -> jax.Array | None:
-        """Log factor of a finite stream site at each of its values, an axis before the hypotheses."""
+    def _own_table(self, site: str | None, given: Given, tables: dict[str, Table]) -> Table | None:
+        """Factor of a finite stream site at each of its values, an axis before the hypotheses."""
         if site is None or site not in self.step.streams or self.sites[site].support is None:
             return None
         if self.factors.factors[site].tabulated and not step_batch(self.sites[site]):
             return tables[site]
-        return self.factors.log_table(site, given, listed_joint_values(self.sites[site]))
+        return self.factors.table(site, given, listed_joint_values(self.sites[site]))
 
     def _reading(self, site: str | None, ring: Any) -> tuple[Any, str | None]:
         """How a row is read, and before which site of the step."""
@@ -101,7 +104,10 @@ class Recursion:
         if site in self.step.latents:
             own = 1 + list(self.step.latents).index(site)
             order = first_fastest_order(self.sites[site])
-            return (lambda w, step: ring.total(w, axis=tuple(a for a in hidden if a != own))[order]), None
+            others = tuple(axis for axis in hidden if axis != own)
+            if (order == np.arange(len(order))).all():  # to gather what is in order takes time
+                return (lambda w, step: ring.total(w, axis=others)), None
+            return (lambda w, step: ring.total(w, axis=others)[order]), None
         if self.sites[site].support is not None:
             return (lambda w, step: ring.total(ring.times(w[..., None, :, :], step.factors[_OWN]), axis=hidden)), site
         factor = self.factors.factors[site]

@@ -19,6 +19,7 @@ class Semiring(NamedTuple):
     Attributes:
         zero, one: the numbers.
         of_log: from logarithms.
+        of_probability: from probabilities.
         log: to logarithms.
         times: the product; of whatever follows a zero, zero.
         total: sum over axes.
@@ -28,6 +29,7 @@ class Semiring(NamedTuple):
     zero: float
     one: float
     of_log: Callable[[jax.Array], jax.Array]
+    of_probability: Callable[[jax.Array], jax.Array]
     log: Callable[[jax.Array], jax.Array]
     times: Callable[[jax.Array, jax.Array], jax.Array]
     total: Callable[..., jax.Array]
@@ -62,6 +64,7 @@ LINEAR = Semiring(
     zero=0.0,
     one=1.0,
     of_log=jnp.exp,
+    of_probability=lambda p: p,
     log=jnp.log,
     times=lambda a, b: jnp.where(a == 0, 0.0, a * b),
     total=_sum,
@@ -72,6 +75,7 @@ LOG = Semiring(
     zero=-jnp.inf,
     one=0.0,
     of_log=lambda x: x,
+    of_probability=jnp.log,
     log=lambda x: x,
     times=lambda a, b: jnp.where(jnp.isneginf(a), -jnp.inf, a + b),
     total=_logsumexp,

@@ -10,16 +10,20 @@ Episodes run along the last axis, where arithmetic is fastest.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 
 from ppl_tunnels.oracles.batches import aligned
+from ppl_tunnels.oracles.densities import categorical_probabilities
 from ppl_tunnels.oracles.joint_values import joint_values, step_batch
+from ppl_tunnels.oracles.semirings import Semiring
 from ppl_tunnels.oracles.state_space import StateSpace
 from ppl_tunnels.oracles.step_function import Sources, StepFunction, one_step_log_prob
+from ppl_tunnels.program import Site
 
 # Joint values of one step's finite sites for which a factor is tabulated.
 _MOST_TABULATED = 256
@@ -48,6 +52,28 @@ class Given:
     first: list[jax.Array]
     inputs: Any
     observed: list[jax.Array]
+
+
+class Table(NamedTuple):
+    """Factors as probabilities, or as logarithms of them or of densities.
+
+    Attributes:
+        numbers: the array.
+        is_log: which of the two.
+    """
+
+    numbers: jax.Array
+    is_log: bool
+
+    def by(self, ring: Semiring) -> jax.Array:
+        """In the numbers of a ring."""
+        return ring.of_log(self.numbers) if self.is_log else ring.of_probability(self.numbers)
+
+    def is_near(self, least: float) -> jax.Array:
+        """Whether any that is possible is less than that."""
+        if self.is_log:
+            return jnp.any(jnp.isfinite(self.numbers) & (self.numbers < math.log(least)))
+        return jnp.any((self.numbers > 0) & (self.numbers < least))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +144,9 @@ class Factors:
         digits = jnp.argmax((rows == support.reshape(len(support), -1)).all(axis=-1), axis=-1)
         return digits @ (len(support) ** np.arange(digits.shape[-1])[::-1])
 
-    def log_table(self, name: str, given: Given, value: Any = None) -> jax.Array:
-        """Log of a factor (nats): `[state, *latents, *values looked up, hypothesis, episode]`, or with a leading step axis
-        and without the values looked up where it is not tabulated.
+    def table(self, name: str, given: Given, value: Any = None) -> Table:
+        """A factor: `[state, *latents, *values looked up, hypothesis, episode]`, or with a leading step axis and without the
+        values looked up where it is not tabulated.
 
         Args:
             name: the site.
@@ -128,14 +154,37 @@ class Factors:
             value: values to evaluate the site at instead of its own, `[value, ...]`; their axis comes right before the
                 hypotheses.
         """
-        site = (self.step.latents | self.step.streams)[name]
+        factor, site = self.factors[name], (self.step.latents | self.step.streams)[name]
+        own = {} if value is None else {name: jnp.asarray(value)}
+        axis = self._own_axis(factor, own)
+        if axis is not None and self._lists_its_values(site):
+            # All values at once: taking them one by one out of the same row is slow.
+            every = self._everywhere(
+                lambda laws, _: categorical_probabilities(laws[name]), factor, given, own, at_once=name
+            )
+            return Table(jnp.moveaxis(jnp.squeeze(every, axis), -1, axis), is_log=False)
 
-        def log_prob(laws, own):
-            return one_step_log_prob(laws[name], own[name], site)
+        def log_prob(laws, at):
+            return one_step_log_prob(laws[name], at[name], site)
 
-        return self._everywhere(
-            log_prob, self.factors[name], given, {} if value is None else {name: jnp.asarray(value)}
+        return Table(self._everywhere(log_prob, factor, given, own), is_log=True)
+
+    def _lists_its_values(self, site: Site) -> bool:
+        return (
+            self.step.kinds[site.name] is dist.CategoricalProbs
+            and not step_batch(site)
+            and np.array_equal(site.support, np.arange(len(site.support)))
         )
+
+    def _own_axis(self, factor: Factor, own: dict[str, jax.Array]) -> int | None:
+        """The axis of a site's own values, if its factor has one."""
+        latents = list(self.step.latents)
+        states = 1 if factor.tabulated else 2
+        if factor.site in latents:
+            return states + latents.index(factor.site)
+        if own:
+            return states + len(latents) + sum(name not in own for name in factor.looked_up)
+        return states + len(latents) + len(factor.looked_up) - 1 if factor.tabulated else None
 
     def laws(self, name: str, given: Given) -> Any:
         """The laws of a stream site, one value a step: `[step, state, *latents, hypothesis, episode]` before the axes of
@@ -143,8 +192,13 @@ class Factors:
         factor = dataclasses.replace(self.factors[name], tabulated=False, batched=True, looked_up=())
         return self._everywhere(lambda laws, _: aligned(laws[name], ()), factor, given, {})
 
-    def _everywhere(self, result: Any, factor: Factor, given: Given, own: dict[str, jax.Array]) -> Any:
-        """`result(laws of the step, values of the step)` for every state, latent value, … that the factor depends on."""
+    def _everywhere(
+        self, result: Any, factor: Factor, given: Given, own: dict[str, jax.Array], at_once: str | None = None
+    ) -> Any:
+        """`result(laws of the step, values of the step)` for every state, latent value, … that the factor depends on.
+
+        Where `at_once` names a site, its own axis has length one: the result has all its values.
+        """
         step, stepped, batched = self.step, not factor.tabulated, factor.batched
         looked_up = {name: jnp.asarray(self.values[name]) for name in factor.looked_up if name not in own}
         arguments = {
@@ -171,8 +225,8 @@ class Factors:
         axes: list[tuple[bool, dict[str, Any]]] = [
             (batched, {"context": 0, "input": 0, "carry": 0, **({"given": at_step} if stepped else {})}),
             (batched, {"static": 0, "input": 0, "carry": 0}),
-            *((True, {"given": {name: 0}}) for name in (*own, *reversed(looked_up))),
-            *((name in factor.latents, {"latent": {name: 0}}) for name in reversed(step.latents)),
+            *((name != at_once, {"given": {name: 0}}) for name in (*own, *reversed(looked_up))),
+            *((name in factor.latents and name != at_once, {"latent": {name: 0}}) for name in reversed(step.latents)),
             (factor.on_state, {"state": 0}),
             *([(True, {"given": at_step, "input": 2, "carry": 2})] if stepped else []),
         ]

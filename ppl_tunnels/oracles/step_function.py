@@ -38,6 +38,7 @@ class StepFunction:
         carry_from: sources of each leaf of the next carry; `law_from`: of each site's log-probability in a step.
         order: the sites of a step in program order.
         has_inputs: whether anything is scanned over.
+        kinds: the type of each site's law in a step.
 
     Raises:
         Unsuitable: the program has no such scan.
@@ -123,6 +124,7 @@ class StepFunction:
     def _step_results(self, context, static, carry, given, now, latent, stream):
         following, laws = self.laws(context, static, carry, given, now, latent, stream)
         values = {**now, **latent, **stream}
+        self.kinds = {name: type(law) for name, law in laws.items()}
         return following, {name: self.log_prob(name, laws[name], values[name]) for name in values if name in laws}
 
     def _shapes(self) -> dict[str, Any]:
