@@ -99,7 +99,8 @@ def categorical_probabilities(fn: dist.CategoricalProbs) -> jax.Array:
     """The probability of every value, `[*batch, value]`, whose logarithm `exact_log_prob` is.
 
     Example:
-        >>> print(categorical_probabilities(dist.Categorical(jax.numpy.array([1.0, 3.0]))))
+        >>> import jax.numpy as jnp, numpyro.distributions as dist
+        >>> print(categorical_probabilities(dist.Categorical(jnp.array([1.0, 3.0]))))
         [0.25 0.75]
     """
     probs = jnp.asarray(fn.probs)

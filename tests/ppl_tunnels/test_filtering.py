@@ -58,7 +58,8 @@ def test_equals_enumeration(name) -> None:
     episodes = tunnel.sample(jax.random.key(1), 5)
     # Hiding what rules a state out leaves belief in states that state no law.
     hidden = None if name == "runs_out" else any_mask(tunnel.length)
-    for site, visible in ((tunnel.predict, None), (tunnel.predict, hidden), ("state", hidden), ("start", hidden)):
+    latents = ("state", None), ("start", hidden)
+    for site, visible in ((tunnel.predict, None), (tunnel.predict, hidden), *latents):
         site = {("runs_out", "state"): "hand", ("runs_out", "start"): "pile"}.get((name, site), site)
         if site not in tunnel.reading.sites:
             continue

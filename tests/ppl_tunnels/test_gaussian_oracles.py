@@ -170,14 +170,14 @@ def test_layouts_agree_on_vectors_and_a_common_scale() -> None:
     """Would catch an unknown scale that reaches only some of the noise, and vectors taken number by number."""
     few = accelerating.probe[:4]
     kalman, joint = oracle_of(accelerating, "Kalman"), oracle_of(accelerating, "joint Gaussian")
-    for visible in (None, random_mask(4)):
-        for ask in (
-            lambda oracle, visible=visible: oracle.predictive(few, "y", visible),
-            lambda oracle, visible=visible: oracle.posterior(few, "push", visible),
-            lambda oracle, visible=visible: oracle.posterior(few, "precision", visible),
-        ):
-            for a, b in zip(jax.tree.leaves(ask(kalman)), jax.tree.leaves(ask(joint)), strict=True):
-                np.testing.assert_allclose(a, b, **EXACT)
+    mask = random_mask(4)
+    for ask in (
+        lambda oracle: oracle.predictive(few, "y", mask),
+        lambda oracle: oracle.posterior(few, "push", mask),
+        lambda oracle: oracle.posterior(few, "precision"),
+    ):
+        for a, b in zip(jax.tree.leaves(ask(kalman)), jax.tree.leaves(ask(joint)), strict=True):
+            np.testing.assert_allclose(a, b, **EXACT)
     law = kalman.predictive(few, "y")
     np.testing.assert_allclose(law.log_prob(few.stream["y"]).sum(axis=1), kalman.log_evidence(few), rtol=1e-11)
 

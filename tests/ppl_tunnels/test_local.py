@@ -49,13 +49,12 @@ def test_summing_within_the_step_equals_brute_force(tunnel) -> None:
     assert oracle.derived.support.size == 2
     episodes = tunnel.probe[:2]
     mask = np.tril(np.random.default_rng(1).random((3, 3)) < 0.5, -1)
-    for visible in (None, mask):
-        for site in tunnel.stream:
-            right = brute_force_predictive(tunnel, episodes, site, visible)
-            np.testing.assert_allclose(oracle.predictive(episodes, site, visible).to_numpy(), right, atol=1e-13)
-        for site in ("kind", "table"):
-            right = brute_force_posterior(tunnel, episodes, site, visible)
-            np.testing.assert_allclose(oracle.posterior(episodes, site, visible).to_numpy(), right, atol=1e-13)
+    for site, visible in ((tunnel.predict, None), *((site, mask) for site in tunnel.stream)):
+        right = brute_force_predictive(tunnel, episodes, site, visible)
+        np.testing.assert_allclose(oracle.predictive(episodes, site, visible).to_numpy(), right, atol=1e-13)
+    for site, visible in (("kind", None), ("table", mask)):
+        right = brute_force_posterior(tunnel, episodes, site, visible)
+        np.testing.assert_allclose(oracle.posterior(episodes, site, visible).to_numpy(), right, atol=1e-13)
     np.testing.assert_allclose(oracle.log_evidence(episodes), brute_force_log_evidence(tunnel, episodes), atol=1e-13)
 
 
