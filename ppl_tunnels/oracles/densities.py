@@ -100,7 +100,7 @@ def categorical_probabilities(fn: dist.CategoricalProbs) -> jax.Array:
 
     Example:
         >>> import jax.numpy as jnp, numpyro.distributions as dist
-        >>> print(categorical_probabilities(dist.Categorical(jnp.array([1.0, 3.0]))))
+        >>> print(categorical_probabilities(dist.Categorical(jnp.array([0.25, 0.75]))))
         [0.25 0.75]
     """
     probs = jnp.asarray(fn.probs)
