@@ -218,7 +218,8 @@ class Quadrature:
         if self.runs.grid:
             kept = self._halved
             coarse = flat[:, kept].sum(axis=1) / mass[kept].sum()
-            relative = np.abs(coarse - value) / np.where(scale > 0, scale, 1.0)
+            # The greatest of all: the difference of one of them may be small by chance, where it changes its sign.
+            relative = max((np.abs(coarse - value) / np.where(scale > 0, scale, 1.0)).max(), self._doubling(mass))
             beyond = (self._beyond(mass[None]) * scale + self._beyond(np.abs(flat))) / mass.sum()
             error = error + scale * relative**1.5 + beyond
         return value.reshape(shape), error.reshape(shape)
@@ -230,10 +231,13 @@ class Quadrature:
         mass = np.exp(weights - weights.max())
         value, error = weights.max() + np.log(mass.sum()) + self.log_volume, ROUNDING
         if self.runs.grid:
-            doubled = 2 ** sum(axis.spacing > 0 for axis in self.runs.axes)
-            relative = abs(doubled * mass[self._halved].sum() / mass.sum() - 1)
-            error += relative**1.5 + self._beyond(mass[None])[0] / mass.sum()
+            error += self._doubling(mass) ** 1.5 + self._beyond(mass[None])[0] / mass.sum()
         return float(value), float(error)
+
+    def _doubling(self, mass: np.ndarray) -> float:
+        """What doubling the spacing changes in the sum of the weights, relatively."""
+        doubled = 2 ** sum(axis.spacing > 0 for axis in self.runs.axes)
+        return float(abs(doubled * mass[self._halved].sum() / mass.sum() - 1))
 
     @property
     def _halved(self) -> np.ndarray:

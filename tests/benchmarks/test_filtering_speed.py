@@ -1,7 +1,7 @@
 """How fast filtering is, as ratios of times taken in turn in one run; run by hand with `pytest -m slow -s tests/benchmarks -n 0`.
 
 The task: 10,000 episodes of a hidden Markov model of 5 states and 5 symbols, 20 steps, parameters of their own in every episode,
-in double precision. `dynamax` is compared where it is installed (`uv sync --group benchmarks`).
+in double precision. `dynamax` is compared where it is installed (`uv sync --group comparisons`).
 """
 
 import time
