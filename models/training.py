@@ -161,6 +161,7 @@ def _predictor(tunnel: "WindTunnel", config: FitConfig, model: SequenceModel) ->
             "name": tunnel.name,
             "source": tunnel.source,
             "configuration": tunnel.configuration,
+            "predict": tunnel.predict,
             "fingerprint": tunnel.fingerprint,
         },
     )

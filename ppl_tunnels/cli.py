@@ -29,6 +29,9 @@ SetOption = Annotated[
     list[str],
     typer.Option("--set", "-s", help="a setting of the tunnel, NAME=VALUE (repeatable)", metavar="NAME=VALUE"),
 ]
+PredictOption = Annotated[
+    str | None, typer.Option("--predict", help="another site to predict, stream or latent", metavar="SITE")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 ToleranceOption = Annotated[float, typer.Option("--tolerance", help="bits of KL and of entropy error")]
 ConfidenceOption = Annotated[float, typer.Option("--confidence", help="of each one-sided bound")]
@@ -85,6 +88,7 @@ def list_tunnels(as_json: JsonOption = False) -> None:
 def show(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006  (typer reads it, nothing changes it)
+    predict: PredictOption = None,
     tolerance: ToleranceOption = 0.01,
     seed: SeedOption = 0,
     why: Annotated[
@@ -96,7 +100,7 @@ def show(
 
     from ppl_tunnels.show import show_tunnel, why_table
 
-    chosen, console = _tunnel(tunnel, settings), Console(width=None, highlight=False)
+    chosen, console = _tunnel(tunnel, settings, predict), Console(width=None, highlight=False)
     if why:
         console.print(why_table(chosen))
     else:
@@ -107,13 +111,14 @@ def show(
 def check(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006
+    predict: PredictOption = None,
     rounds: Annotated[int, typer.Option(help="independent draws of episodes for each property")] = 4,
     as_json: JsonOption = False,
 ) -> None:
     """Test a tunnel's oracle against brute force and the laws that every exact oracle obeys."""
     from ppl_tunnels.verification.properties import check_oracle
 
-    chosen = _tunnel(tunnel, settings)
+    chosen = _tunnel(tunnel, settings, predict)
     findings = check_oracle(chosen, rounds=rounds)
     if as_json:
         _print_json([vars(finding) | {"worst": _finite(finding.worst)} for finding in findings])
@@ -128,6 +133,7 @@ def train(
     tunnel: TunnelArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="folder for the model and its metrics")],
     settings: SetOption = [],  # noqa: B006
+    predict: PredictOption = None,
     model: ArchitectureOption = "transformer",
     targets: TargetsOption = Targets.oracle,
     steps: StepsOption = None,
@@ -136,7 +142,7 @@ def train(
     seed: SeedOption = 0,
 ) -> None:
     """Train a sequence model in a tunnel and save it."""
-    chosen = _tunnel(tunnel, settings)
+    chosen = _tunnel(tunnel, settings, predict)
     _train(chosen, out, model, targets, steps, batch, learning_rate, seed)
 
 
@@ -147,6 +153,7 @@ def certify(
         str | None, typer.Argument(help="by default the tunnel that the model was trained in", metavar="[TUNNEL]")
     ] = None,
     settings: SetOption = [],  # noqa: B006
+    predict: PredictOption = None,
     tolerance: ToleranceOption = 0.01,
     confidence: ConfidenceOption = 0.99,
     episodes: EpisodesOption = None,
@@ -159,9 +166,10 @@ def certify(
 
     loaded, own_tunnel = load_predictor(predictor)
     if tunnel is not None:
-        chosen = _tunnel(tunnel, settings)
+        chosen = _tunnel(tunnel, settings, predict)
     elif own_tunnel is not None:
         chosen = own_tunnel.configure(**_settings(settings))
+        chosen = chosen if predict is None else chosen.predicting(predict)
     else:
         _fail(f"{predictor} does not say which tunnel it is for; name it: ppl-tunnels certify {predictor} TUNNEL")
     folder = out if out is not None else Path(predictor) if Path(predictor).is_dir() else None
@@ -173,6 +181,7 @@ def certify(
 def run(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006
+    predict: PredictOption = None,
     model: ArchitectureOption = "transformer",
     targets: TargetsOption = Targets.oracle,
     steps: StepsOption = None,
@@ -188,7 +197,7 @@ def run(
     """The main job: check the oracle, train a model, certify it, write certificate and report."""
     from ppl_tunnels.verification.properties import check_oracle
 
-    chosen = _tunnel(tunnel, settings)
+    chosen = _tunnel(tunnel, settings, predict)
     folder = out if out is not None else Path("runs") / chosen.name
     typer.echo(f"1/3  checking the oracle of {chosen.name} ({chosen.oracle().engine})")
     findings = check_oracle(chosen)
@@ -231,13 +240,14 @@ def _interrupted() -> NoReturn:
     sys.exit(_INTERRUPTED)
 
 
-def _tunnel(name: str, settings: list[str]) -> "WindTunnel":
+def _tunnel(name: str, settings: list[str], predict: str | None) -> "WindTunnel":
     import jax
 
     jax.config.update("jax_enable_x64", True)
     from ppl_tunnels.registry import load_tunnel
 
-    return load_tunnel(name).configure(**_settings(settings))
+    tunnel = load_tunnel(name).configure(**_settings(settings))
+    return tunnel if predict is None else tunnel.predicting(predict)
 
 
 def _settings(settings: list[str]) -> dict[str, object]:

@@ -43,6 +43,7 @@ def load_predictor(name: str) -> "tuple[Any, WindTunnel | None]":
     if "source" not in facts:
         return predictor, None
     tunnel = load_tunnel(facts["source"]).configure(**facts["configuration"])
+    tunnel = tunnel.predicting(facts.get("predict", tunnel.predict))
     if tunnel.fingerprint != facts["fingerprint"]:
         raise TunnelError(
             f"the tunnel {facts['source']} has changed since the model in {name!r} was trained in it; restore it, or name a tunnel: "

@@ -74,7 +74,9 @@ class WindTunnel:
     @property
     def _identity(self) -> tuple:
         roles = self.stream, self.predict, self.context, self.step
-        return self.program, self.name, roles, self.settings, id(self.closed_form)
+        form = self.closed_form
+        forms = tuple(form.items()) if isinstance(form, Mapping) else form
+        return self.program, self.name, roles, self.settings, forms
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -98,6 +100,28 @@ class WindTunnel:
                 raise TunnelError(f"tunnel {self.name!r} has no setting {name!r}; {suggest(name, list(known))}")
             known[name] = _plain(name, value)
         return dataclasses.replace(self, settings=tuple(sorted(known.items())))
+
+    def predicting(self, site: str) -> "WindTunnel":
+        """The same program with another site predicted: the hidden state instead of the next symbol, say.
+
+        A closed form given as one function stays the law of the site that it was given for.
+
+        Example:
+            >>> import ppl_tunnels
+            >>> ppl_tunnels.load_tunnel("bijection").predicting("key").predict
+            'key'
+
+        Raises:
+            TunnelError: the program has no such site, or it is context.
+        """
+        if site == self.predict:
+            return self
+        form = self.closed_form
+        if form is not None and not isinstance(form, Mapping):
+            form = {self.predict: form}
+        changed = dataclasses.replace(self, predict=site, closed_form=form)
+        changed.reading  # noqa: B018  (refuses a site that cannot be predicted, here and now)
+        return changed
 
     @functools.cached_property
     def configured_program(self) -> Callable[[], Any]:

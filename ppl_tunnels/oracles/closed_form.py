@@ -44,9 +44,12 @@ class ClosedFormEngine:
         """The engine, or which condition the tunnel fails."""
         if tunnel.closed_form is None:
             return "the tunnel supplies none (wind_tunnel(closed_form=…))"
-        if not isinstance(tunnel.closed_form, Mapping) and tunnel.predict not in tunnel.reading.named("stream"):
-            return f"the predicted site {tunnel.predict!r} is latent; a closed form gives the law of a stream site"
-        return cls(tunnel)
+        if isinstance(tunnel.closed_form, Mapping) or tunnel.predict in tunnel.reading.named("stream"):
+            engine = cls(tunnel)
+            if tunnel.predict in engine.forms:
+                return engine
+            return f"it covers {', '.join(map(repr, engine.forms))}, not the predicted site {tunnel.predict!r}"
+        return f"the predicted site {tunnel.predict!r} is latent; a closed form gives the law of a stream site"
 
     def explain(self) -> str:
         """What the closed form covers."""

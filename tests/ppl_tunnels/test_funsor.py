@@ -45,7 +45,9 @@ def enumerated_log_evidence(kind: str, symbols: np.ndarray) -> float:
     rows, emit = map(jnp.array, KINDS[kind])
 
     def model(symbols):
-        state = numpyro.sample("start", dist.Categorical(jnp.ones(len(rows)) / len(rows)), infer={"enumerate": "parallel"})
+        state = numpyro.sample(
+            "start", dist.Categorical(jnp.ones(len(rows)) / len(rows)), infer={"enumerate": "parallel"}
+        )
         for step, symbol in enumerate(symbols):
             state = numpyro.sample(f"state {step}", dist.Categorical(rows[state]), infer={"enumerate": "parallel"})
             numpyro.sample(f"y {step}", dist.Categorical(emit[state]), obs=symbol)

@@ -175,3 +175,30 @@ def test_the_fingerprint_tells_configurations_and_roles_apart():
     }
     assert len(prints) == 5
     assert wind_tunnel(stream=("x", "y"))(flips).fingerprint in prints
+
+
+def test_another_site_can_be_predicted():
+    """Would catch a closed form that follows the name `predict` instead of the site it was given for."""
+    tunnel = load_tunnel("bijection").configure(size=4, length=3)
+    keys = tunnel.predicting("key")
+    assert keys.predict == "key" and keys != tunnel and keys.predicting("value") == tunnel
+    np.testing.assert_allclose(keys.oracle().predictive(keys.probe).to_numpy()[:, 0], 0.25, atol=1e-15)
+    with pytest.raises(TunnelError, match="predict='valeu' names no sample site of the program; did you mean 'value'"):
+        tunnel.predicting("valeu")
+
+
+def test_one_function_stays_the_law_of_its_site():
+    """Would catch the law of one site handed out as that of another, which has as many values."""
+
+    def fair(episodes, visible):
+        return jnp.full((len(episodes), 2, 2), -jnp.log(2.0))
+
+    @wind_tunnel(stream=("sure", "fair"), closed_form=fair)
+    def two():
+        with numpyro.plate("steps", 2):
+            numpyro.sample("sure", dist.Bernoulli(1.0))
+            numpyro.sample("fair", dist.Bernoulli(0.5))
+
+    sure = two.predicting("sure")
+    assert (two.oracle().engine, sure.oracle().engine) == ("closed form", "enumeration")
+    np.testing.assert_array_equal(sure.oracle().predictive(sure.probe).to_numpy()[..., 1], 1.0)
