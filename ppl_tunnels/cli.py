@@ -29,6 +29,9 @@ SetOption = Annotated[
     list[str],
     typer.Option("--set", "-s", help="a setting of the tunnel, NAME=VALUE (repeatable)", metavar="NAME=VALUE"),
 ]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="a configuration that the tunnel names, such as paper", metavar="NAME")
+]
 PredictOption = Annotated[
     str | None, typer.Option("--predict", help="another site to predict, stream or latent", metavar="SITE")
 ]
@@ -88,6 +91,7 @@ def list_tunnels(as_json: JsonOption = False) -> None:
 def show(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006  (typer reads it, nothing changes it)
+    preset: PresetOption = None,
     predict: PredictOption = None,
     tolerance: ToleranceOption = 0.01,
     seed: SeedOption = 0,
@@ -100,7 +104,7 @@ def show(
 
     from ppl_tunnels.show import show_tunnel, why_table
 
-    chosen, console = _tunnel(tunnel, settings, predict), Console(width=None, highlight=False)
+    chosen, console = _tunnel(tunnel, settings, preset, predict), Console(width=None, highlight=False)
     if why:
         console.print(why_table(chosen))
     else:
@@ -111,6 +115,7 @@ def show(
 def check(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006
+    preset: PresetOption = None,
     predict: PredictOption = None,
     rounds: Annotated[int, typer.Option(help="independent draws of episodes for each property")] = 4,
     as_json: JsonOption = False,
@@ -118,7 +123,7 @@ def check(
     """Test a tunnel's oracle against brute force and the laws that every exact oracle obeys."""
     from ppl_tunnels.verification.properties import check_oracle
 
-    chosen = _tunnel(tunnel, settings, predict)
+    chosen = _tunnel(tunnel, settings, preset, predict)
     findings = check_oracle(chosen, rounds=rounds)
     if as_json:
         _print_json([vars(finding) | {"worst": _finite(finding.worst)} for finding in findings])
@@ -133,6 +138,7 @@ def train(
     tunnel: TunnelArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="folder for the model and its metrics")],
     settings: SetOption = [],  # noqa: B006
+    preset: PresetOption = None,
     predict: PredictOption = None,
     model: ArchitectureOption = "transformer",
     targets: TargetsOption = Targets.oracle,
@@ -142,7 +148,7 @@ def train(
     seed: SeedOption = 0,
 ) -> None:
     """Train a sequence model in a tunnel and save it."""
-    chosen = _tunnel(tunnel, settings, predict)
+    chosen = _tunnel(tunnel, settings, preset, predict)
     _train(chosen, out, model, targets, steps, batch, learning_rate, seed)
 
 
@@ -153,6 +159,7 @@ def certify(
         str | None, typer.Argument(help="by default the tunnel that the model was trained in", metavar="[TUNNEL]")
     ] = None,
     settings: SetOption = [],  # noqa: B006
+    preset: PresetOption = None,
     predict: PredictOption = None,
     tolerance: ToleranceOption = 0.01,
     confidence: ConfidenceOption = 0.99,
@@ -166,10 +173,9 @@ def certify(
 
     loaded, own_tunnel = load_predictor(predictor)
     if tunnel is not None:
-        chosen = _tunnel(tunnel, settings, predict)
+        chosen = _tunnel(tunnel, settings, preset, predict)
     elif own_tunnel is not None:
-        chosen = own_tunnel.configure(**_settings(settings))
-        chosen = chosen if predict is None else chosen.predicting(predict)
+        chosen = _chosen(own_tunnel, settings, preset, predict)
     else:
         _fail(f"{predictor} does not say which tunnel it is for; name it: ppl-tunnels certify {predictor} TUNNEL")
     folder = out if out is not None else Path(predictor) if Path(predictor).is_dir() else None
@@ -181,6 +187,7 @@ def certify(
 def run(
     tunnel: TunnelArgument,
     settings: SetOption = [],  # noqa: B006
+    preset: PresetOption = None,
     predict: PredictOption = None,
     model: ArchitectureOption = "transformer",
     targets: TargetsOption = Targets.oracle,
@@ -197,7 +204,7 @@ def run(
     """The main job: check the oracle, train a model, certify it, write certificate and report."""
     from ppl_tunnels.verification.properties import check_oracle
 
-    chosen = _tunnel(tunnel, settings, predict)
+    chosen = _tunnel(tunnel, settings, preset, predict)
     folder = out if out is not None else Path("runs") / chosen.name
     typer.echo(f"1/3  checking the oracle of {chosen.name} ({chosen.oracle().engine})")
     findings = check_oracle(chosen)
@@ -240,13 +247,19 @@ def _interrupted() -> NoReturn:
     sys.exit(_INTERRUPTED)
 
 
-def _tunnel(name: str, settings: list[str], predict: str | None) -> "WindTunnel":
+def _tunnel(name: str, settings: list[str], preset: str | None, predict: str | None) -> "WindTunnel":
     import jax
 
     jax.config.update("jax_enable_x64", True)
     from ppl_tunnels.registry import load_tunnel
 
-    tunnel = load_tunnel(name).configure(**_settings(settings))
+    return _chosen(load_tunnel(name), settings, preset, predict)
+
+
+def _chosen(tunnel: "WindTunnel", settings: list[str], preset: str | None, predict: str | None) -> "WindTunnel":
+    """A preset is the ground that single settings change."""
+    tunnel = tunnel if preset is None else tunnel.preset(preset)
+    tunnel = tunnel.configure(**_settings(settings))
     return tunnel if predict is None else tunnel.predicting(predict)
 
 

@@ -47,6 +47,7 @@ class WindTunnel:
         symmetries: declared label symmetries of the program.
         closed_form: the predicted law as a function (or one function per stream site), used at any size.
         small: configurations small enough for an engine to check the closed form against.
+        presets: settings by name, such as "paper" for the published sizes.
         settings: the configuration, as sorted pairs.
         source: where `load_tunnel` finds it again: "module:name" or "path/to/file.py:name".
     """
@@ -62,6 +63,7 @@ class WindTunnel:
     symmetries: tuple[str, ...] = ()
     closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None
     small: tuple[Mapping[str, Any], ...] = ()
+    presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     settings: tuple[tuple[str, Any], ...] = ()
     source: str = ""
 
@@ -100,6 +102,24 @@ class WindTunnel:
                 raise TunnelError(f"tunnel {self.name!r} has no setting {name!r}; {suggest(name, list(known))}")
             known[name] = _plain(name, value)
         return dataclasses.replace(self, settings=tuple(sorted(known.items())))
+
+    def preset(self, name: str) -> "WindTunnel":
+        """The tunnel at one of the configurations that it names; settings that a preset leaves out stay as they are.
+
+        Example:
+            >>> import ppl_tunnels
+            >>> ppl_tunnels.load_tunnel("bijection").preset("small").configuration["size"]
+            8
+
+        Raises:
+            TunnelError: it names no such configuration.
+        """
+        if name not in self.presets:
+            raise TunnelError(
+                f"tunnel {self.name!r} has no preset {name!r}; "
+                + (suggest(name, list(self.presets)) if self.presets else "it names none; set its settings one by one")
+            )
+        return self.configure(**self.presets[name])
 
     def predicting(self, site: str) -> "WindTunnel":
         """The same program with another site predicted: the hidden state instead of the next symbol, say.
@@ -274,6 +294,7 @@ def wind_tunnel(
     symmetries: tuple[str, ...] = (),
     closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None,
     small: tuple[Mapping[str, Any], ...] = (),
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], WindTunnel]:
     """Declare the roles of a NumPyro program's sites; the program's keyword arguments become the configuration.
@@ -290,6 +311,7 @@ def wind_tunnel(
         closed_form: `(episodes, visible, **configuration) -> log-probabilities [episode, step, symbol]` of the predicted
             site, or a mapping from stream site to such functions. `visible` is bool `[step, step]` or None.
         small: configurations at which an engine can check the closed form.
+        presets: settings by name, such as {"paper": {"length": 100}}.
         name: how to call it; the function's name by default.
 
     Example:
@@ -325,6 +347,13 @@ def wind_tunnel(
                     "parameters are its configuration, so each needs one (data is never an argument)"
                 )
             settings.append((parameter.name, _plain(parameter.name, parameter.default)))
+        known = [setting for setting, _ in settings]
+        for preset, changes in (presets or {}).items():
+            for setting in changes:
+                if setting not in known:
+                    raise TunnelError(
+                        f"preset {preset!r} sets {setting!r}, which is no setting; {suggest(setting, known)}"
+                    )
         return WindTunnel(
             program=program,
             name=name or program.__name__,
@@ -337,6 +366,7 @@ def wind_tunnel(
             symmetries=tuple(symmetries),
             closed_form=closed_form,
             small=tuple(small),
+            presets={preset: dict(changes) for preset, changes in (presets or {}).items()},
             settings=tuple(sorted(settings)),
             source=f"{program.__module__}:{program.__qualname__}",
         )

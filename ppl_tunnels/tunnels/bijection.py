@@ -73,6 +73,7 @@ class _Evidence:
     primitives={"accumulation"},
     closed_form={"key": unused_keys, "value": elimination},
     small=({"size": 4, "length": 3}, {"size": 3, "length": 4, "distinct": False}),
+    presets={"paper": {"size": 20, "length": 19}, "small": {"size": 8, "length": 7}},
 )
 def bijection(size=20, length=19, distinct=True):
     """`size` symbols, `length` pairs, keys distinct or not; predicts the value."""

@@ -202,3 +202,15 @@ def test_one_function_stays_the_law_of_its_site():
     sure = two.predicting("sure")
     assert (two.oracle().engine, sure.oracle().engine) == ("closed form", "enumeration")
     np.testing.assert_array_equal(sure.oracle().predictive(sure.probe).to_numpy()[..., 1], 1.0)
+
+
+def test_presets():
+    """Would catch a preset that forgets other settings, or one that sets what is no setting and is found out only when used."""
+    tunnel = load_tunnel("bijection").configure(distinct=False)
+    assert tunnel.preset("small").configuration == {"size": 8, "length": 7, "distinct": False}
+    with pytest.raises(TunnelError, match="has no preset 'papers'; did you mean 'paper'"):
+        tunnel.preset("papers")
+    with pytest.raises(TunnelError, match="it names none"):
+        load("casino").preset("paper")
+    with pytest.raises(TunnelError, match="preset 'paper' sets 'lenght', which is no setting; did you mean 'length'"):
+        wind_tunnel(stream="x", presets={"paper": {"lenght": 3}})(flips)
