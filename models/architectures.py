@@ -1,7 +1,7 @@
 """The register of architectures: the one place where another one is added.
 
-An architecture is a frozen configuration whose first fields are `vocabulary`, `positions` and `outputs` (all three come
-from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that is a `SequenceModel`. Its parameters are
+An architecture is a frozen configuration with fields `vocabulary`, `positions`, `outputs` and, if it can read real numbers,
+`features` (all from the tunnel's encoding), and a Flax module `Model(config, rngs=...)` that is a `SequenceModel`. Its parameters are
 float32 `nnx.Param`s, matrices marked for Muon where they are created (see `parameters`).
 """
 
@@ -17,9 +17,9 @@ from ppl_tunnels.errors import suggest
 from ppl_tunnels.models.transformer import Transformer, TransformerConfig
 
 if TYPE_CHECKING:
-    from ppl_tunnels.encoding import TokenEncoding
+    from ppl_tunnels.encoding import Encoding, Inputs
 
-FROM_ENCODING = ("vocabulary", "positions", "outputs")
+FROM_ENCODING = ("vocabulary", "positions", "outputs", "features")
 
 
 class SequenceModel(Protocol):
@@ -31,10 +31,10 @@ class SequenceModel(Protocol):
 
     config: Any
 
-    def __call__(self, tokens: jax.Array, at: np.ndarray | None = None) -> jax.Array:
-        """Tokens `[episode, position]` to float32 logits `[episode, position, output]`.
+    def __call__(self, tokens: jax.Array, at: np.ndarray | None = None, features: jax.Array | None = None) -> jax.Array:
+        """Tokens `[episode, position]`, features `[episode, position, feature]`: logits `[episode, position, output]`.
 
-        Each position sees only itself and the past. With `at`, only the logits at those positions are computed.
+        Each position sees only itself and the past. With `at`, only the logits at those positions are computed. All float32.
         """
         ...
 
@@ -102,12 +102,12 @@ def configure(name: str, fields: Mapping[str, Any]) -> Any:
     return config(**fields)
 
 
-def build(name: str, encoding: "TokenEncoding", options: Mapping[str, Any], *, key: jax.Array) -> SequenceModel:
+def build(name: str, encoding: "Encoding", options: Mapping[str, Any], *, key: jax.Array) -> SequenceModel:
     """A new model for an encoding, its weights drawn with `key`.
 
     Args:
         name: of the architecture.
-        encoding: gives vocabulary, positions and outputs.
+        encoding: gives vocabulary, positions, outputs and features.
         options: fields of the configuration that differ from the `small` preset.
         key: a JAX key.
 
@@ -128,5 +128,12 @@ def build(name: str, encoding: "TokenEncoding", options: Mapping[str, Any], *, k
         "positions": encoding.sequence_length,
         "outputs": encoding.outputs,
     }
+    if encoding.features:
+        shape["features"] = encoding.features
     entry = architecture(name)
     return entry.model(configure(name, {**shape, **entry.small, **options}), rngs=nnx.Rngs(params=key))
+
+
+def logits(model: SequenceModel, inputs: "Inputs", at: np.ndarray | None = None) -> jax.Array:
+    """What a model answers, `[episode, position, output]`; features are handed over only where there are any."""
+    return model(inputs.tokens, at) if inputs.features is None else model(inputs.tokens, at, inputs.features)

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from ppl_tunnels.encoding import TokenEncoding
+from ppl_tunnels.encoding import Encoding
 from ppl_tunnels.models.architectures import SequenceModel, architecture, architecture_name, configure
 from ppl_tunnels.models.predictor import ModelPredictor, fingerprint_of
 
@@ -109,7 +109,7 @@ def load_model(directory: str | Path) -> ModelPredictor:
     record = _read_record(directory)
     try:
         config = configure(record["architecture"], record["config"])
-        encoding = TokenEncoding.from_json(record["encoding"])
+        encoding = Encoding.from_json(record["encoding"])
         abstract = nnx.eval_shape(lambda: architecture(record["architecture"]).model(config, rngs=nnx.Rngs(0)))
         found = fingerprint_of(record["weights_sha256"], config, encoding)
     except (ValueError, TypeError, AttributeError) as error:

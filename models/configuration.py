@@ -25,6 +25,7 @@ class FitConfig:
 
     architecture: str = "transformer"  # a name in ppl_tunnels.models.architectures
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)  # changes to its `small` preset
+    encoding: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)  # arguments of tunnel.encoding
     steps: int = 2500  # optimiser steps
     batch: int = 64  # fresh episodes per step
     optimizer: Optimizer = "muon"  # of the matrices; tables and gains always take AdamW
@@ -39,6 +40,7 @@ class FitConfig:
     def __post_init__(self) -> None:
         architecture(self.architecture)
         object.__setattr__(self, "options", dict(self.options))
+        object.__setattr__(self, "encoding", dict(self.encoding))
         for field, known in (("optimizer", get_args(Optimizer)), ("targets", get_args(Targets))):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field} is {getattr(self, field)!r}; expected one of {', '.join(known)}")

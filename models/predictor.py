@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from ppl_tunnels.models.architectures import logits as answers
 from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.program import require_x64
 
 if TYPE_CHECKING:
-    from ppl_tunnels.encoding import TokenEncoding
+    from ppl_tunnels.encoding import Encoding
     from ppl_tunnels.episodes import Episodes
     from ppl_tunnels.models.architectures import SequenceModel
 
@@ -50,7 +51,7 @@ class ModelPredictor:
     """
 
     model: "SequenceModel"
-    encoding: "TokenEncoding"
+    encoding: "Encoding"
     name: str = "model"
     targets: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -68,6 +69,7 @@ class ModelPredictor:
         for given, wanted, what in (
             (config.vocabulary, self.encoding.vocabulary_size, "tokens"),
             (config.outputs, self.encoding.outputs, "outputs"),
+            (getattr(config, "features", 0), self.encoding.features, "features"),
         ):
             if given != wanted:
                 raise ValueError(
@@ -105,7 +107,7 @@ class ModelPredictor:
 
         @jax.jit
         def log_probs(weights: Any, episodes: "Episodes") -> jax.Array:
-            logits = nnx.merge(graph, weights)(encoding.encode(episodes), encoding.readout)
+            logits = answers(nnx.merge(graph, weights), encoding.encode(episodes), encoding.readout)
             return jax.nn.log_softmax(logits.astype(jnp.float64), axis=-1)
 
         return functools.partial(log_probs, weights)
@@ -121,7 +123,7 @@ class ModelPredictor:
         return fingerprint_of(self.weights_hash, self.model.config, self.encoding)
 
 
-def fingerprint_of(weights_hash: str, config: Any, encoding: "TokenEncoding") -> str:
+def fingerprint_of(weights_hash: str, config: Any, encoding: "Encoding") -> str:
     """Hex SHA-256 of what decides a model's predictions."""
     shape = {"config": type(config).__name__, **dataclasses.asdict(config)}
     facts = json.dumps([weights_hash, shape, encoding.to_json()], sort_keys=True, allow_nan=False)

@@ -153,7 +153,7 @@ def _predictor(tunnel: "WindTunnel", config: FitConfig, model: SequenceModel) ->
     size = count_parameters(model)
     return ModelPredictor(
         model,
-        tunnel.encoding(),
+        tunnel.encoding(**config.encoding),
         name=f"{config.architecture} ({size:,} parameters, seed {config.seed})",
         targets=config.targets,
         training={**config.facts(), "parameters": size},

@@ -16,8 +16,10 @@ import numpy as np
 import optax
 from flax import nnx
 
+from ppl_tunnels.encoding import Inputs
 from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.models.architectures import build
+from ppl_tunnels.models.architectures import logits as answers
 from ppl_tunnels.models.configuration import FitConfig
 from ppl_tunnels.models.losses import cross_entropy, kl_divergence, one_hot_targets
 from ppl_tunnels.models.optimisers import optimiser, schedule
@@ -66,7 +68,7 @@ Call = Callable[[jax.Array, TrainingState], tuple[TrainingState, StepRecord]]
 def start(tunnel: "WindTunnel", config: FitConfig) -> tuple[nnx.GraphDef, TrainingState]:
     """The structure of the model, and the state before the first step; weights depend on the seed alone."""
     key = stream_key(config.seed, Purpose.INITIALISATION)
-    model = build(config.architecture, tunnel.encoding(), config.options, key=key)
+    model = build(config.architecture, tunnel.encoding(**config.encoding), config.options, key=key)
     graph, parameters = nnx.split(model, nnx.Param)
     return graph, TrainingState(jnp.zeros((), jnp.int32), parameters, optimiser(config).init(parameters))
 
@@ -103,12 +105,12 @@ def _compiled(tunnel: "WindTunnel", config: FitConfig) -> Call:
 
 
 def _one_step(tunnel: "WindTunnel", config: FitConfig, graph: nnx.GraphDef) -> Call:
-    encoding, oracle = tunnel.encoding(), tunnel.oracle()
+    encoding, oracle = tunnel.encoding(**config.encoding), tunnel.oracle()
     rule, rate = optimiser(config), schedule(config)
     scored = np.flatnonzero(tunnel.scored)
 
-    def loss(parameters: nnx.State, tokens: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        logits = nnx.merge(graph, parameters)(tokens, encoding.readout[scored])
+    def loss(parameters: nnx.State, inputs: Inputs, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logits = answers(nnx.merge(graph, parameters), inputs, encoding.readout[scored])
         log_q = jax.nn.log_softmax(logits, axis=-1)
         return cross_entropy(targets, log_q), log_q
 

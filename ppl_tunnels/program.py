@@ -41,6 +41,7 @@ class Site:
             to list: then `support_size` says how many).
         support_size: how many values one draw can take, or None if infinitely many.
         constraint: NumPyro's description of the support; `constraints.dependent` where other values decide it.
+        elements: what one element of a draw can be, `[value]`, where the law says (`element_support`); None elsewhere.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Site:
     support: Any
     support_size: int | None
     constraint: Any
+    elements: Any = None
 
     @property
     def event_shape(self) -> tuple[int, ...]:

@@ -100,6 +100,7 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
             support=support,
             support_size=size,
             constraint=constraints.dependent if name in moving else fn.support,
+            elements=_elements(fn),
         )
         if isinstance(one_draw(fn), dist.Delta):
             raise TunnelError(
@@ -207,3 +208,8 @@ def _fixed_support(name: str, runs: list[Inspection]) -> tuple[np.ndarray | None
         for other, other_size in supports[1:]
     )
     return (values, size) if same else (None, None)
+
+
+def _elements(fn: dist.Distribution) -> np.ndarray | None:
+    elements = getattr(one_draw(fn), "element_support", None)
+    return None if elements is None else np.asarray(elements)

@@ -24,8 +24,9 @@ from ppl_tunnels.program import compile_time, double_precision, require_x64, to_
 from ppl_tunnels.reading import Reading, read_program
 
 if TYPE_CHECKING:
-    from ppl_tunnels.encoding import TokenEncoding
+    from ppl_tunnels.encoding import Encoding
     from ppl_tunnels.information import EpisodeBits
+    from ppl_tunnels.layouts import Layout
     from ppl_tunnels.oracles.oracle import Oracle
 
 ClosedForm = Callable[..., Any]
@@ -48,6 +49,7 @@ class WindTunnel:
         closed_form: the predicted law as a function (or one function per stream site), used at any size.
         small: configurations small enough for an engine to check the closed form against.
         presets: settings by name, such as "paper" for the published sizes.
+        layouts: how models may read the episodes, by name: functions of the configuration (see `ppl_tunnels.layouts`).
         settings: the configuration, as sorted pairs.
         source: where `load_tunnel` finds it again: "module:name" or "path/to/file.py:name".
     """
@@ -64,6 +66,7 @@ class WindTunnel:
     closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None
     small: tuple[Mapping[str, Any], ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    layouts: "Mapping[str, Callable[..., Layout]]" = dataclasses.field(default_factory=dict)
     settings: tuple[tuple[str, Any], ...] = ()
     source: str = ""
 
@@ -253,15 +256,34 @@ class WindTunnel:
         """The exact oracle, derived from the program (see `ppl_tunnels.oracles.derive`)."""
         return _derived(self)
 
-    def encoding(self, start: bool | None = None) -> "TokenEncoding":
+    def encoding(
+        self,
+        layout: "Layout | str | None" = None,
+        *,
+        start: bool | None = None,
+        shared: tuple[tuple[str, ...], ...] = (),
+        features: tuple[str, ...] = (),
+    ) -> "Encoding":
         """How neural models read the episodes (see `ppl_tunnels.encoding`).
 
         Args:
+            layout: one of the tunnel's own by name (`layouts`), or a `Layout`; by default every site in program order.
             start: begin with a start token; by default only where a prediction would otherwise have no position to come from.
-        """
-        from ppl_tunnels.encoding import token_encoding
+            shared: groups of sites that share one range of tokens, such as (("key", "value"),).
+            features: sites written as real features though they have tokens, such as a context of probabilities.
 
-        return token_encoding(self, start=start)
+        Example:
+            >>> import ppl_tunnels
+            >>> bijection = ppl_tunnels.load_tunnel("bijection")
+            >>> bijection.encoding().vocabulary_size, bijection.encoding(shared=(("key", "value"),)).vocabulary_size
+            (40, 20)
+
+        Raises:
+            TunnelError: a site cannot be written so, or the layout shows an answer before it is predicted.
+        """
+        from ppl_tunnels.encoding import make_encoding
+
+        return make_encoding(self, layout, start=start, shared=shared, features=features)
 
     @functools.cached_property
     def episode_bits(self) -> "EpisodeBits":
@@ -295,6 +317,7 @@ def wind_tunnel(
     closed_form: ClosedForm | Mapping[str, ClosedForm] | None = None,
     small: tuple[Mapping[str, Any], ...] = (),
     presets: Mapping[str, Mapping[str, Any]] | None = None,
+    layouts: "Mapping[str, Callable[..., Layout]] | None" = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], WindTunnel]:
     """Declare the roles of a NumPyro program's sites; the program's keyword arguments become the configuration.
@@ -312,6 +335,7 @@ def wind_tunnel(
             site, or a mapping from stream site to such functions. `visible` is bool `[step, step]` or None.
         small: configurations at which an engine can check the closed form.
         presets: settings by name, such as {"paper": {"length": 100}}.
+        layouts: functions of the configuration that give a `ppl_tunnels.layouts.Layout`, by name.
         name: how to call it; the function's name by default.
 
     Example:
@@ -367,6 +391,7 @@ def wind_tunnel(
             closed_form=closed_form,
             small=tuple(small),
             presets={preset: dict(changes) for preset, changes in (presets or {}).items()},
+            layouts=dict(layouts or {}),
             settings=tuple(sorted(settings)),
             source=f"{program.__module__}:{program.__qualname__}",
         )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ppl_tunnels.encoding import TokenEncoding
+from ppl_tunnels.encoding import Encoding
 from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.layouts import Layout
 from ppl_tunnels.models import ModelPredictor, build
 from ppl_tunnels.oracles.laws import Finite
 
@@ -33,7 +34,7 @@ def test_rows_are_normalised_in_double_precision(predictor, episodes):
 
 
 def test_rows_are_the_logits_at_the_readout_positions(predictor, episodes):
-    tokens = predictor.encoding.encode(episodes)
+    tokens = predictor.encoding.encode(episodes).tokens
     logits = np.asarray(predictor.model(tokens), np.float64)[:, predictor.encoding.readout]
     expected = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     np.testing.assert_allclose(predictor(episodes).log_probs, expected, atol=1e-6)
@@ -57,8 +58,8 @@ def test_latents_are_not_read(predictor, episodes):
 
 def test_one_compilation_per_batch_shape(coin, predictor, episodes, monkeypatch):
     traces = []
-    encode = TokenEncoding.encode
-    monkeypatch.setattr(TokenEncoding, "encode", lambda self, e: (traces.append(len(e)), encode(self, e))[1])
+    encode = Encoding.encode
+    monkeypatch.setattr(Encoding, "encode", lambda self, e: (traces.append(len(e)), encode(self, e))[1])
     fresh = dataclasses.replace(predictor)
     for size in (8, 8, 3, 8, 3):
         fresh(episodes[:size])
@@ -119,8 +120,9 @@ def test_episodes_of_another_length_are_refused(coin, predictor):
 
 def test_a_model_for_another_encoding_is_refused(coin, predictor):
     other = build("transformer", coin.encoding(), {}, key=jax.random.key(0))
-    encoding = dataclasses.replace(coin.encoding(), start=False)
-    with pytest.raises(ValueError, match="the model has 3 tokens and the encoding 2"):
+    encoding = dataclasses.replace(coin.encoding(), layout=Layout("start GO", ("{flip}",) * 5))
+    encoding = dataclasses.replace(encoding, sites=(dataclasses.replace(encoding.sites[0], first=2),))
+    with pytest.raises(ValueError, match="the model has 3 tokens and the encoding 4"):
         ModelPredictor(other, encoding)
     with pytest.raises(ValueError, match=r"Linear has no `\.config`, the frozen dataclass"):
         ModelPredictor(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), coin.encoding())

@@ -128,6 +128,7 @@ def test_a_run_leaves_a_model_and_whole_lines_of_metrics(coin, short_config, sho
         "name": "coin",
         "source": "ppl_tunnels.tunnels.coin:coin",
         "configuration": {"length": 5, "points": 5},
+        "predict": "flip",
         "fingerprint": coin.fingerprint,
     }
 

@@ -222,3 +222,17 @@ def test_positions_outside_the_sequence_are_refused(at):
 def test_configurations_that_cannot_be_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         TransformerConfig(**{"vocabulary": 5, "positions": 6, "outputs": 3, **fields})
+
+
+def test_features_come_with_tokens():
+    """Would catch features that are dropped, or added at another position than their token's."""
+    config = TransformerConfig(vocabulary=5, positions=4, outputs=3, width=8, features=2)
+    model = Transformer(config, rngs=nnx.Rngs(0))
+    tokens, features = jnp.zeros((2, 4), jnp.int32), jnp.zeros((2, 4, 2)).at[1, 2].set(1.0)
+    plain, marked = model(tokens, features=features.astype(jnp.float32))
+    changed = np.abs(np.asarray(plain - marked)).max(axis=-1) > 1e-6
+    assert changed.tolist() == [False, False, True, True]
+    with pytest.raises(ValueError, match="reads 2 features a position and was given 0"):
+        model(tokens)
+    with pytest.raises(ValueError, match="features is -1; expected an integer of at least 0"):
+        TransformerConfig(vocabulary=5, positions=4, outputs=3, features=-1)

@@ -74,7 +74,7 @@ print(json.dumps({
     "start": np.asarray(start.log_probs).tolist(),
     "evidence": np.asarray(evidence).tolist(),
     "draws": np.asarray(casino.sample(jax.random.key(3), 2).stream["face"]).tolist(),
-    "tokens": np.asarray(casino.encoding().encode(episodes)).tolist(),
+    "tokens": np.asarray(casino.encoding().encode(episodes).tokens).tolist(),
     "fingerprint": casino.fingerprint,
 }))
 """
@@ -101,5 +101,5 @@ def test_a_caller_in_single_precision_gets_the_same_numbers_to_the_last_bit():
     assert found["start"] == np.asarray(oracle.posterior(episodes, "start").log_probs).tolist()
     assert found["evidence"] == np.asarray(oracle.log_evidence(episodes)).tolist()
     assert found["draws"] == casino.sample(jax.random.key(3), 2).stream["face"].tolist()
-    assert found["tokens"] == casino.encoding().encode(episodes).tolist()
+    assert found["tokens"] == casino.encoding().encode(episodes).tokens.tolist()
     assert found["fingerprint"] == casino.fingerprint
