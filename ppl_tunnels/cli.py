@@ -68,6 +68,12 @@ StepsOption = Annotated[int | None, typer.Option(help="training steps; by defaul
 BatchOption = Annotated[int, typer.Option(help="episodes a step")]
 RateOption = Annotated[float | None, typer.Option("--learning-rate", help="peak learning rate")]
 SeedOption = Annotated[int, typer.Option(help="seed of weights and training episodes")]
+LayoutOption = Annotated[
+    str | None, typer.Option("--layout", help="how models read the episodes, by a name that the tunnel gives")
+]
+FeaturesOption = Annotated[
+    list[str], typer.Option("--features", help="a site to write as real features (repeatable)", metavar="SITE")
+]
 ArchitectureOption = Annotated[str, typer.Option("--model", help="architecture")]
 
 
@@ -98,15 +104,23 @@ def show(
     why: Annotated[
         bool, typer.Option("--why", help="which engines apply, and which condition fails for each other")
     ] = False,
+    encoding: Annotated[
+        bool,
+        typer.Option("--encoding", help="what models read: every token in words, and one episode position by position"),
+    ] = False,
+    layout: LayoutOption = None,
+    features: FeaturesOption = [],  # noqa: B006
 ) -> None:
     """A tunnel's sites, one episode with the oracle's prediction at each step, and its reference agents."""
     from rich.console import Console
 
-    from ppl_tunnels.show import show_tunnel, why_table
+    from ppl_tunnels.show import encoding_table, show_tunnel, why_table
 
     chosen, console = _tunnel(tunnel, settings, preset, predict), Console(width=None, highlight=False)
     if why:
         console.print(why_table(chosen))
+    elif encoding or layout or features:
+        console.print(encoding_table(chosen, chosen.encoding(layout, features=tuple(features)), seed=seed))
     else:
         show_tunnel(chosen, console, seed=seed, tolerance_bits=tolerance)
 
@@ -146,10 +160,12 @@ def train(
     batch: BatchOption = 64,
     learning_rate: RateOption = None,
     seed: SeedOption = 0,
+    layout: LayoutOption = None,
+    features: FeaturesOption = [],  # noqa: B006
 ) -> None:
     """Train a sequence model in a tunnel and save it."""
     chosen = _tunnel(tunnel, settings, preset, predict)
-    _train(chosen, out, model, targets, steps, batch, learning_rate, seed)
+    _train(chosen, out, model, targets, steps, batch, learning_rate, seed, layout, features)
 
 
 @app.command()
@@ -195,6 +211,8 @@ def run(
     batch: BatchOption = 64,
     learning_rate: RateOption = None,
     seed: SeedOption = 0,
+    layout: LayoutOption = None,
+    features: FeaturesOption = [],  # noqa: B006
     tolerance: ToleranceOption = 0.01,
     confidence: ConfidenceOption = 0.99,
     episodes: EpisodesOption = None,
@@ -212,7 +230,7 @@ def run(
     if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
     typer.echo("2/3  training")
-    predictor = _train(chosen, folder, model, targets, steps, batch, learning_rate, seed)
+    predictor = _train(chosen, folder, model, targets, steps, batch, learning_rate, seed, layout, features)
     typer.echo("3/3  certifying")
     certificate = _certify(predictor, chosen, folder, tolerance, confidence, episodes, key, findings, False)
     raise typer.Exit(certificate.exit_status)
@@ -269,7 +287,7 @@ def _settings(settings: list[str]) -> dict[str, object]:
     return parse_settings(settings)
 
 
-def _train(tunnel, out: Path, model: str, targets: Targets, steps, batch: int, learning_rate, seed: int):
+def _train(tunnel, out: Path, model: str, targets: Targets, steps, batch, learning_rate, seed: int, layout, features):
     from ppl_tunnels.models import FitConfig, fit
 
     given = {"steps": DEFAULT_STEPS[targets] if steps is None else steps, "learning_rate": learning_rate}
@@ -278,6 +296,7 @@ def _train(tunnel, out: Path, model: str, targets: Targets, steps, batch: int, l
         targets=targets.value,
         batch=batch,
         seed=seed,
+        encoding={**({"layout": layout} if layout else {}), **({"features": tuple(features)} if features else {})},
         **{name: value for name, value in given.items() if value is not None},
     )
     result = fit(tunnel, config, directory=out)

@@ -13,10 +13,15 @@ from ppl_tunnels.keys import Purpose, stream_key
 from ppl_tunnels.oracles.laws import Finite
 
 if TYPE_CHECKING:
+    from ppl_tunnels.encoding import Encoding
     from ppl_tunnels.episodes import Episodes
     from ppl_tunnels.tunnel import WindTunnel
     from ppl_tunnels.verification.ladder import Rung
 
+# At which the ladder says whether the tunnel separates its agents: the default of certificates, and a strict one.
+_TOLERANCES = (0.01, 0.001)
+# Episodes over which entropies by step are averaged.
+_AVERAGED, _AVERAGED_DENSITIES = 2_048, 64
 # Values listed by name in a step's prediction; the others are summed up.
 _MOST_LISTED = 5
 
@@ -36,7 +41,7 @@ def sites_table(tunnel: "WindTunnel") -> Table:
 
 
 def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
-    """The first episode, with what the oracle predicted at each step and the predictive entropy in bits."""
+    """The first episode, with what the oracle predicted at each step, the predictive entropy, and its mean over them all."""
     law = tunnel.oracle().predictive(episodes)
     streams = tunnel.reading.named("stream")
     realised = episodes.stream if tunnel.predict in streams else episodes.latent
@@ -49,7 +54,8 @@ def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
         f"oracle's law of {tunnel.predict}, before it is seen" if tunnel.predict in streams else "oracle's law"
     )
     table.add_column("bits", justify="right")
-    said, bits = _laws_in_words(law), _entropies(law)
+    table.add_column("mean", justify="right")
+    said, (bits, mean) = _laws_in_words(law), _entropies(law)
     for step in range(tunnel.length):
         cells = []
         for name in shown:
@@ -57,7 +63,7 @@ def episode_table(tunnel: "WindTunnel", episodes: "Episodes") -> Table:
             value = np.asarray(of[name])[0]
             cells.append(_value(value[step] if tunnel.reading.sites[name].per_step else value))
         style = "" if tunnel.scored[step] else "dim"
-        table.add_row(str(step + 1), *cells, said[step], bits[step], style=style)
+        table.add_row(str(step + 1), *cells, said[step], bits[step], mean[step], style=style)
     return table
 
 
@@ -78,6 +84,45 @@ def why_table(tunnel: "WindTunnel") -> Group:
     return Group(table, Text(tunnel.oracle().explain()))
 
 
+def encoding_table(tunnel: "WindTunnel", encoding: "Encoding", *, seed: int) -> Group:
+    """Every token in words, and one episode as a model reads it, with the positions where predictions are read."""
+    episodes = tunnel.sample(stream_key(seed, Purpose.SHOW), 1)
+    inputs = encoding.encode(episodes)
+    steps = {int(encoding.readout[step]): step for step in np.flatnonzero(tunnel.scored).tolist()}
+    tokens = Table(title="Tokens", title_justify="left", box=None, pad_edge=False)
+    tokens.add_column("token", justify="right")
+    tokens.add_column("says")
+    for first, last, said in _ranges(encoding):
+        tokens.add_row(f"{first}" if first == last else f"{first} … {last}", Text(said))
+    sequence = Table(title="One episode", title_justify="left", box=None, pad_edge=False)
+    for column in ("position", "token", "says", "read here"):
+        sequence.add_column(column, justify="right" if column in ("position", "token") else "left")
+    for position, token in enumerate(np.asarray(inputs.tokens)[0].tolist()):
+        said = encoding.decode(token)
+        if inputs.features is not None:
+            site = next((site for site in encoding.sites if site.first == token and site.features), None)
+            if site is not None:
+                own = np.asarray(inputs.features)[0, position, site.column : site.column + site.features]
+                said = f"{site.name} = {_value(own)}"
+        read = f"{tunnel.predict} of step {steps[position] + 1}" if position in steps else ""
+        sequence.add_row(str(position), str(token), Text(said), Text(read))
+    words = (
+        f"{encoding.vocabulary_size} tokens, {encoding.sequence_length} positions, {encoding.features} real features."
+    )
+    return Group(Text(words), Text(), tokens, Text(), sequence)
+
+
+def _ranges(encoding: "Encoding") -> list[tuple[int, int, str]]:
+    """Tokens by site: first, last, and what the range says."""
+    rows = [(token, token, marker) for token, marker in enumerate(encoding.markers)]
+    for first in sorted({site.first for site in encoding.sites}):
+        sites = [site for site in encoding.sites if site.first == first]
+        last = first + max(site.tokens for site in sites) - 1
+        ends = [encoding.decode(first), encoding.decode(last)]
+        rows.append((first, last, ends[0] if first == last else f"{ends[0]} … {ends[1]}"))
+    return rows
+
+
 def ladder_table(rungs: "tuple[Rung, ...]", tolerance_bits: float) -> Group:
     """Every reference agent's distance from Bayes, and whether the tunnel tells them apart."""
     title = "Reference agents: KL and entropy error in bits, TV the total variation"
@@ -90,19 +135,22 @@ def ladder_table(rungs: "tuple[Rung, ...]", tolerance_bits: float) -> Group:
         table.add_row(
             rung.agent,
             f"{rung.kl_bits:.4f}",
-            f"{rung.total_variation:.4f}",
+            "" if rung.total_variation is None else f"{rung.total_variation:.4f}",
             f"{rung.entropy_error_bits:.4f}",
             rung.description,
         )
-    close = [rung for rung in rungs if rung.within_tolerance]
+    verdicts = [_separation(rungs, bits) for bits in sorted({tolerance_bits, *_TOLERANCES}, reverse=True)]
+    return Group(table, *map(Text, verdicts))
+
+
+def _separation(rungs: "tuple[Rung, ...]", tolerance_bits: float) -> str:
+    close = [rung for rung in rungs if rung.kl_bits <= tolerance_bits]
     if not close:
-        verdict = f"All of them are farther than {tolerance_bits:g} bits from Bayes: this tunnel separates them."
-    else:
-        names = ", ".join(rung.agent for rung in close)
-        verdict = f"Within {tolerance_bits:g} bits of Bayes: {names}."
-        if any(rung.trivial for rung in close):
-            verdict += " A trivial agent among them means that nothing is certified here at this tolerance."
-    return Group(table, Text(verdict))
+        return f"At {tolerance_bits:g} bits the tunnel separates all of them from Bayes."
+    names = ", ".join(rung.agent for rung in close)
+    trivial = any(rung.trivial for rung in close)
+    nothing = " A trivial agent among them means that nothing is certified here at this tolerance." if trivial else ""
+    return f"Within {tolerance_bits:g} bits of Bayes: {names}.{nothing}"
 
 
 def show_tunnel(tunnel: "WindTunnel", console: Console, *, seed: int, tolerance_bits: float) -> None:
@@ -122,12 +170,13 @@ def show_tunnel(tunnel: "WindTunnel", console: Console, *, seed: int, tolerance_
     console.print(Text(f"What varies between episodes: {tunnel.episode_bits.meaning}."))
     console.print()
     key = stream_key(seed, Purpose.SHOW)
-    console.print(episode_table(tunnel, tunnel.sample(key, 1)))
+    # Entropies of densities may have to be integrated one by one.
+    count = _AVERAGED if tunnel.reading.sites[tunnel.predict].support is not None else _AVERAGED_DENSITIES
+    console.print(episode_table(tunnel, tunnel.sample(key, count)))
     console.print()
-    if tunnel.reading.sites[tunnel.predict].support is None:
-        console.print(Text(f"No ladder: the reference agents are of finite sites, and {tunnel.predict!r} is not one."))
-    else:
-        console.print(ladder_table(ladder(tunnel, key, tolerance_bits=tolerance_bits), tolerance_bits))
+    # The floor of the strictest tolerance: the least that flooring adds.
+    rungs = ladder(tunnel, key, tolerance_bits=min(tolerance_bits, *_TOLERANCES))
+    console.print(ladder_table(rungs, tolerance_bits))
 
 
 def _value(value: np.ndarray) -> str:
@@ -145,20 +194,19 @@ def _laws_in_words(law: Any) -> list[str]:
     return [f"{name} of mean {_value(m)} and standard deviation {_value(s)}" for m, s in zip(mean, spread, strict=True)]
 
 
-def _entropies(law: Any) -> list[str]:
+def _entropies(law: Any) -> tuple[list[str], list[str]]:
+    """Bits at each step: of the first episode, and on average over all of them."""
     from ppl_tunnels.verification.law_divergences import entropy_bits
 
-    first = (
-        jax.tree.map(lambda leaf: leaf[:1], law)
-        if not isinstance(law, Finite)
-        else Finite(law.log_probs[:1], law.values)
-    )
-    if np.asarray(first.impossible).any():
-        return ["" if off else "?" for off in np.asarray(first.impossible)[0]]
+    impossible = np.asarray(law.impossible)
+    if impossible.any():
+        return ["" if off else "?" for off in impossible[0]], [""] * law.batch_shape[1]
     try:
-        return [f"{bits + 0.0:.3f}" for bits in np.asarray(entropy_bits(first).value)[0]]
+        bits = np.asarray(entropy_bits(law).value)
     except TunnelError:
-        return ["no closed form"] * law.batch_shape[1]
+        return ["no closed form"] * law.batch_shape[1], [""] * law.batch_shape[1]
+    one, mean = ([f"{value + 0.0:.3f}" for value in row] for row in (bits[0], bits.mean(axis=0)))
+    return one, mean
 
 
 def _law(probs: np.ndarray, values: np.ndarray) -> str:

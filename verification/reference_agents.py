@@ -9,10 +9,12 @@ To add an agent: write its function here and list it in `reference_agents`.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ppl_tunnels.episodes import Episodes
+from ppl_tunnels.oracles.laws import Finite
 from ppl_tunnels.oracles.oracle import Oracle
 from ppl_tunnels.tunnel import WindTunnel
 
@@ -25,15 +27,15 @@ class ReferenceAgent:
         name: short, unique within the ladder.
         description: what it does, in words.
         trivial: whether a tunnel in which it matches Bayes demands nothing (it ignores all evidence, or all but the last).
-        predict: `episodes -> probabilities [episode, step, symbol]`.
+        predict: `episodes -> probabilities [episode, step, symbol]`; where the predicted site is not finite, a law.
     """
 
     name: str
     description: str
     trivial: bool
-    predict: Callable[[Episodes], np.ndarray] = dataclasses.field(repr=False)
+    predict: Callable[[Episodes], Any] = dataclasses.field(repr=False)
 
-    def __call__(self, episodes: Episodes) -> np.ndarray:
+    def __call__(self, episodes: Episodes) -> Any:
         return self.predict(episodes)
 
 
@@ -53,15 +55,18 @@ def reference_agents(tunnel: WindTunnel, windows: tuple[int, ...] | None = None)
     latent = tunnel.predict in tunnel.reading.named("latent")
     # A latent is predicted with its own step's evidence, which is one step of memory.
     own = 1 if latent else 0
-    agents = [
-        ReferenceAgent("uniform", "the same probability for every value, always", True, _uniform(tunnel)),
+    symbols = tunnel.reading.sites[tunnel.predict].support_size
+    agents = []
+    if symbols is not None:
+        agents.append(ReferenceAgent("uniform", "the same probability for every value, always", True, _uniform(tunnel)))
+    agents.append(
         ReferenceAgent(
             "prior",
             "Bayes without evidence from other steps" if latent else "Bayes without evidence",
             True,
             _masked(oracle, np.zeros((steps, steps), dtype=bool)),
-        ),
-    ]
+        )
+    )
     if not latent:
         agents.append(
             ReferenceAgent(
@@ -78,7 +83,7 @@ def reference_agents(tunnel: WindTunnel, windows: tuple[int, ...] | None = None)
                 _masked(oracle, window_mask(steps, width - own)),
             )
         )
-    if tunnel.reading.sites[tunnel.predict].support_size != 1:
+    if symbols not in (None, 1):
         agents.append(
             ReferenceAgent(
                 "label-permuted",
@@ -115,8 +120,12 @@ def _uniform(tunnel: WindTunnel) -> Callable[[Episodes], np.ndarray]:
     return predict
 
 
-def _masked(oracle: Oracle, visible: np.ndarray) -> Callable[[Episodes], np.ndarray]:
-    return lambda episodes: oracle.predictive(episodes, visible=visible).to_numpy()
+def _masked(oracle: Oracle, visible: np.ndarray) -> Callable[[Episodes], Any]:
+    def predict(episodes: Episodes) -> Any:
+        law = oracle.predictive(episodes, visible=visible)
+        return law.to_numpy() if isinstance(law, Finite) else law
+
+    return predict
 
 
 def _relabelled(oracle: Oracle) -> Callable[[Episodes], np.ndarray]:
