@@ -251,10 +251,11 @@ def make_encoding(
     reading = tunnel.reading
     context, stream = reading.named("context"), reading.named("stream")
     names = (*context, *stream)
+    arranged = _layout(tunnel, layout, start)
+    shared = shared or arranged.shared
     for name in (*features, *(name for group in shared for name in group)):
         if name not in names:
             raise TunnelError(f"{name!r} is not written, so it has no tokens; {suggest(name, list(names))}")
-    arranged = _layout(tunnel, layout, start)
     check_layout(arranged, context=context, stream=stream, predict=tunnel.predict, scored=tunnel.scored.tolist())
     first, column, codes = len(arranged.markers), 0, {}
     for name in names:

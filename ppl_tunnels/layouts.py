@@ -29,6 +29,7 @@ class Layout:
     Attributes:
         header: context sites and markers.
         steps: one line a step, of stream sites and markers.
+        shared: groups of sites that share one range of tokens.
 
     Example:
         >>> Layout("TRANS {rows} SEP", ("OBS {symbol}",) * 3).markers
@@ -37,6 +38,7 @@ class Layout:
 
     header: str = ""
     steps: tuple[str, ...] = ()
+    shared: tuple[tuple[str, ...], ...] = ()
 
     @property
     def markers(self) -> tuple[str, ...]:

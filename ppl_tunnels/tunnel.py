@@ -269,7 +269,7 @@ class WindTunnel:
         Args:
             layout: one of the tunnel's own by name (`layouts`), or a `Layout`; by default every site in program order.
             start: begin with a start token; by default only where a prediction would otherwise have no position to come from.
-            shared: groups of sites that share one range of tokens, such as (("key", "value"),).
+            shared: groups of sites that share one range of tokens, such as (("key", "value"),); by default the layout's.
             features: sites written as real features though they have tokens, such as a context of probabilities.
 
         Example:

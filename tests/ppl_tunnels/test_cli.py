@@ -83,6 +83,25 @@ def test_show_a_program_outside_the_repository(monkeypatch, capsys, program) -> 
         assert word in out, word
 
 
+def test_show_what_a_model_reads(monkeypatch, capsys) -> None:
+    words = ["show", "bijection", "--preset", "small", "--set", "length=2", "--encoding"]
+    status, out, _ = call(monkeypatch, capsys, *words)
+    lines = [line.split() for line in out.splitlines() if line.strip()]
+    assert status == 0 and out.startswith("16 tokens, 3 positions, 0 real features.")
+    assert ["8", "…", "15", "value", "=", "0", "…", "value", "=", "7"] in lines
+    assert [line[-1] for line in lines[-3:] if line[-4:-1] == ["value", "of", "step"]] == ["1", "2"]
+
+
+def test_another_site_is_predicted(monkeypatch, capsys) -> None:
+    """The keys of a bijection are predicted by what is left of them; the ladder then has nothing that evidence changes."""
+    status, out, _ = call(
+        monkeypatch, capsys, "show", "bijection", "-s", "size=3", "-s", "length=2", "--predict", "key"
+    )
+    assert status == 0
+    assert "stream, predicted" in next(line for line in out.splitlines() if line.startswith("key"))
+    assert "Within 0.001 bits of Bayes: " in out and "A trivial agent among them" in out
+
+
 def test_check_passes_and_fails_by_exit_status(monkeypatch, capsys, program) -> None:
     status, out, _ = call(monkeypatch, capsys, "check", f"{program}:little_urn", "--json", "--rounds", "1")
     findings = json.loads(out)
@@ -131,6 +150,10 @@ def test_train_then_certify_from_the_folder_alone(monkeypatch, capsys, program, 
         (["show", "coin", "-s", "length"], "NAME=VALUE"),
         (["show", "coin", "-s", "length=2", "-s", "length=3"], "twice"),
         (["check", "bijection", "-s", "size=4"], "distinct"),
+        (["show", "bijection", "--preset", "papers"], "did you mean 'paper'"),
+        (["show", "bijection", "--predict", "vlaue"], "did you mean 'value'"),
+        (["show", "bijection", "--layout", "published"], "it names none; give a Layout"),
+        (["show", "bijection", "--features", "keys"], "did you mean 'key'"),
         (["certify", "nofolder"], "no folder"),
         (["certify", "FILE:missing", "coin"], "no function"),
         (["certify", "FILE:exact"], "name it"),

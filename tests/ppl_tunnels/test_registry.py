@@ -7,6 +7,7 @@ import pytest
 
 from ppl_tunnels import load_tunnel, tunnel_names
 from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.registry import tunnel_summary
 from ppl_tunnels.tunnel import WindTunnel
 
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -39,6 +40,19 @@ def test_other_packages_can_register_tunnels(monkeypatch):
     )
     assert load_tunnel("theirs").name == "coin"
     assert tunnel_names()["bijection"] == "ppl_tunnels.tunnels.bijection:bijection"
+
+
+def test_a_package_from_outside_takes_one_file_and_one_line(monkeypatch, tmp_path):
+    """Would catch a way in that only a stand-in for entry points goes: this is what installing such a package leaves."""
+    (tmp_path / "dice_tunnels.py").write_text(PROGRAMS.read_text())
+    installed = tmp_path / "dice_tunnels-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: dice-tunnels\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[ppl_tunnels.tunnels]\ncasino = dice_tunnels:casino\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert tunnel_names()["casino"] == "dice_tunnels:casino"
+    assert load_tunnel("casino").configure(length=2).length == 2
+    assert tunnel_summary("dice_tunnels:casino")
 
 
 @pytest.mark.parametrize(
