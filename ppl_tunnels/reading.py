@@ -107,6 +107,11 @@ def _read(program: Callable[[], Any], stream: tuple[str, ...], context: tuple[st
                 f"site {name!r} is a Delta, which has no probability to update; use "
                 "dist.Categorical(jax.nn.one_hot(value, size)) for a discrete value, or compute it without numpyro.sample"
             )
+        if roles[name] != "context" and not getattr(one_draw(fn), "normalised", True):
+            raise TunnelError(
+                f"{roles[name]} site {name!r} is a {type(one_draw(fn)).__name__}, whose probabilities are not known, so nothing can be "
+                "weighed by them; reveal it up front (context=), or give it a law with a log_prob"
+            )
         if roles[name] == "stream":
             _refuse_unplated_batch(name, trace, scan is not None)
     for name in stream:
