@@ -139,7 +139,10 @@ class RoundedDirichlet(dist.Distribution):
         missing = self._units - jnp.sum(units, axis=-1, keepdims=True, dtype=jnp.int32)
         rank = _rank(units)
         grown = units + missing // self.size + (rank < missing % self.size)
-        return jnp.where(missing >= 0, grown, self._shrunk(units, -missing)).astype(float) / self._units
+        # From a table: a compiled division by a constant may miss k / 100 by its last digit.
+        return jnp.asarray(np.arange(self._units + 1) / self._units)[
+            jnp.where(missing >= 0, grown, self._shrunk(units, -missing))
+        ]
 
     def _shrunk(self, units: jax.Array, excess: jax.Array) -> jax.Array:
         """Grid steps taken away from the largest first, round by round."""
