@@ -28,8 +28,14 @@ class _GridSimplex(constraints.ParameterFreeConstraint):
     is_discrete = False
     event_dim = 1
 
-    def __init__(self, floor: float, step: float):
-        self.floor, self.step = floor, step
+    def __init__(self, size: int, floor: float, step: float):
+        self.size, self.floor, self.step = size, floor, step
+
+    @property
+    def grid_size(self) -> int:
+        """How many rows there are."""
+        free = round((1 - self.floor * self.size) / self.step)
+        return math.comb(free + self.size - 1, self.size - 1)
 
     def __call__(self, x):
         units = x / self.step
@@ -46,10 +52,10 @@ class _GridSimplex(constraints.ParameterFreeConstraint):
         return f"rows on a grid of {self.step:g} that sum to 1, each entry at least {self.floor:g}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _GridSimplex) and (self.floor, self.step) == (other.floor, other.step)
+        return isinstance(other, _GridSimplex) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash((self.floor, self.step))
+        return hash((self.size, self.floor, self.step))
 
 
 class RoundedDirichlet(dist.Distribution):
@@ -109,18 +115,12 @@ class RoundedDirichlet(dist.Distribution):
     @property
     def support(self) -> constraints.Constraint:
         """Rows on the grid."""
-        return _GridSimplex(self.floor, self.step)
+        return _GridSimplex(self.size, self.floor, self.step)
 
     @property
     def element_support(self) -> np.ndarray:
         """What one entry can be, `[value]`: 0.05, 0.06, … 1 by default."""
         return np.arange(self._floor, self._units + 1) / self._units
-
-    @property
-    def grid_size(self) -> int:
-        """How many rows there are on the grid; the entropy is at most its logarithm."""
-        free = self._units - self._floor * self.size
-        return math.comb(free + self.size - 1, self.size - 1)
 
     def sample(self, key, sample_shape=()) -> jax.Array:
         """Rows, `[*sample_shape, size]`."""

@@ -26,11 +26,13 @@ class EpisodeBits:
         bits: estimate; infinite where a continuous site varies.
         standard_error: of the estimate; zero where it is exact.
         sites: what was counted.
+        at_most: whether `bits` is an upper bound, because some site's probabilities are not known, only its values.
     """
 
     bits: float
     standard_error: float
     sites: tuple[str, ...]
+    at_most: bool = False
 
     @property
     def meaning(self) -> str:
@@ -48,7 +50,7 @@ class EpisodeBits:
             if self.bits < 20
             else "comparable with a training run"
         )
-        return f"{names}: {self.bits:.1f} bits, {size} equally likely episodes' worth, {verdict}"
+        return f"{names}: {'at most ' * self.at_most}{self.bits:.1f} bits, {size} equally likely episodes' worth, {verdict}"
 
 
 def episode_bits(tunnel: "WindTunnel") -> EpisodeBits:
@@ -61,8 +63,14 @@ def episode_bits(tunnel: "WindTunnel") -> EpisodeBits:
         counted = (*counted, tunnel.predict)
     if not counted:
         return EpisodeBits(0.0, 0.0, ())
-    if any(np.issubdtype(sites[name].dtype, np.floating) and sites[name].support is None for name in counted):
+    listed = {name: getattr(sites[name].constraint, "grid_size", None) for name in counted}
+    if any(
+        np.issubdtype(sites[name].dtype, np.floating) and sites[name].support is None and listed[name] is None
+        for name in counted
+    ):
         return EpisodeBits(math.inf, 0.0, counted)
+    bound = sum(math.log2(size) * math.prod(sites[name].batch_shape) for name, size in listed.items() if size)
+    weighed = [name for name, size in listed.items() if size is None]
     with compile_time():
         episodes = tunnel.sample(stream_key(0, Purpose.SHOW), _DRAWS)
         values = {**episodes.context, **episodes.latent, **episodes.stream}
@@ -71,7 +79,8 @@ def episode_bits(tunnel: "WindTunnel") -> EpisodeBits:
         @jax.vmap
         def surprise(values):
             log_probs = log_probs_given(tunnel.configured_program, sites, values)
-            return -sum(jnp.sum(log_probs[name]) for name in counted) / math.log(2)
+            return -sum((jnp.sum(log_probs[name]) for name in weighed), start=jnp.zeros(())) / math.log(2)
 
         bits = np.asarray(surprise(values))
-    return EpisodeBits(float(bits.mean()), float(bits.std() / math.sqrt(_DRAWS)), counted)
+    mean, error = float(bits.mean()), float(bits.std() / math.sqrt(_DRAWS))
+    return EpisodeBits(mean + bound, error, counted, at_most=bound > 0)

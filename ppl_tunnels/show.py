@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from rich.console import Console, Group
 from rich.table import Table

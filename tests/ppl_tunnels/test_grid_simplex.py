@@ -53,7 +53,9 @@ def test_support():
     assert law.support(good) and not np.asarray(law.support(jnp.array(off))).any()
     assert float(law.log_prob(good)) == 0 and np.isneginf(law.log_prob(jnp.array(off))).all()
     assert law.element_support[[0, -1]].tolist() == [0.05, 1.0] and len(law.element_support) == 96
-    assert law.grid_size == sum(87 - first for first in range(1, 87))  # of the first two entries, 5 … 90 hundredths
+    assert law.support.grid_size == sum(
+        87 - first for first in range(1, 87)
+    )  # of the first two entries, 5 … 90 hundredths
     assert law.support(law.support.feasible_like(jnp.zeros(3)))
 
 

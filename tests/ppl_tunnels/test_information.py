@@ -40,3 +40,11 @@ def test_nothing_but_the_predicted_site():
     """Would catch bits of entropy where there is nothing to memorise."""
     bits = load_tunnel(f"{PROGRAMS}:chain").episode_bits
     assert (bits.bits, bits.sites) == (0.0, ()) and "no hypothesis" in bits.meaning
+
+
+def test_rows_on_a_grid_are_counted():
+    """Would catch a finite grid of rows called a continuum: at most log2 of the number of rows, for each row."""
+    found = load_tunnel("hmm_in_context").configure(states=2, symbols=2, length=2).episode_bits
+    assert found.at_most and found.bits >= 4 * math.log2(91)
+    assert 0.5 < found.bits - 4 * math.log2(91) < 2  # and two binary symbols
+    assert "at most" in found.meaning
