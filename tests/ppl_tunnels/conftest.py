@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def fast_compilation() -> Iterator[None]:
-    """Leave out LLVM's expensive passes; `tunnels/` has the built-in tunnels as users run them, with all optimisations."""
+    """Leave out LLVM's expensive passes; what is trained and certified in other folders runs with all optimisations."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield

@@ -166,6 +166,7 @@ def accelerating(length=4):
     scan(step, ((1.0, 0.0), 0), None, length=length)
 
 
+@pytest.mark.slow
 def test_layouts_agree_on_vectors_and_a_common_scale() -> None:
     """Would catch an unknown scale that reaches only some of the noise, and vectors taken number by number."""
     few = accelerating.probe[:4]

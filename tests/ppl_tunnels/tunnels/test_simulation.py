@@ -27,6 +27,14 @@ def small(name):
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
+def test_the_predicted_site_of_every_tunnel(name):
+    """Would catch an oracle of another process than the sampler's."""
+    found = simulate(small(name), jax.random.key(SEED), episodes=EPISODES)
+    assert found.uniformity > ALARM and abs(found.excess_z) < Z, (found.uniformity, found.excess_z)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_every_site_of_every_tunnel(name):
     """Would catch an oracle of another process than the sampler's: an off-by-one, a wrong prior, a noise squared."""
     tunnel = small(name)
