@@ -14,11 +14,10 @@ Source: "The Bayesian Geometry of Transformer Attention" (arXiv 2512.22471), sec
 
 import jax.numpy as jnp
 import numpyro
-import numpyro.distributions as dist
 from jax.nn import one_hot
 from numpyro.contrib.control_flow import scan
 
-from ppl_tunnels.distributions import RandomPermutation
+from ppl_tunnels.distributions import RandomPermutation, UniformOver
 from ppl_tunnels.tunnel import wind_tunnel
 
 
@@ -33,39 +32,45 @@ def unused_keys(episodes, visible, *, size, length, distinct):
 def elimination(episodes, visible, *, size, length, distinct):
     """Log-probabilities of each value: known for a key visibly seen, otherwise uniform over the values not visibly taken."""
     evidence = _Evidence(episodes, visible, size, length)
-    value_of_key = jnp.einsum("etk,etkv->etv", evidence.key, evidence.pair_seen.astype(jnp.float64)) > 0
-    taken = evidence.pair_seen.any(axis=2)
+    answers = jnp.einsum("ets,esv->etv", evidence.answering.astype(jnp.float64), evidence.value) > 0
+    taken = jnp.einsum("ts,esv->etv", evidence.mask, evidence.value) > 0
     new = jnp.where(taken, -jnp.inf, -jnp.log(size - taken.sum(axis=-1, keepdims=True, dtype=jnp.float64)))
-    known = value_of_key.any(axis=-1, keepdims=True)
-    log_probs = jnp.where(known, jnp.where(value_of_key, 0.0, -jnp.inf), new)
+    known = answers.any(axis=-1, keepdims=True)
+    log_probs = jnp.where(known, jnp.where(answers, 0.0, -jnp.inf), new)
     impossible = evidence.impossible(distinct) | (evidence.key_repeats & distinct)
     return jnp.where(impossible[..., None], -jnp.inf, log_probs)
 
 
 class _Evidence:
-    """What an episode shows before each step.
+    """What an episode shows before each step, pair by pair: cheaper than a table of keys and values at every step.
 
     Attributes:
-        key: one-hot, `[episode, step, key]`.
-        pair_seen: whether the pair has visibly been seen, `[episode, step, key, value]`.
+        mask: which earlier steps are visible, float `[step, earlier step]`.
+        value: one-hot, `[episode, step, value]`.
+        answering: whether an earlier visible step showed the step's own key, `[episode, step, earlier step]`.
+        conflict: whether two steps' pairs exclude each other, `[episode, step, step]`.
         key_used_before: whether the key came earlier, visibly or not, `[episode, step, key]`.
         key_repeats: whether the step's own key came earlier, `[episode, step]`.
     """
 
     def __init__(self, episodes, visible, size, length):
-        self.key = one_hot(episodes.stream["key"], size, dtype=jnp.float64)
-        value = one_hot(episodes.stream["value"], size, dtype=jnp.float64)
-        self.mask = jnp.tril(jnp.ones((length, length)), -1) if visible is None else visible.astype(jnp.float64)
-        self.pair_seen = jnp.einsum("ts,esk,esv->etkv", self.mask, self.key, value) > 0
-        self.key_used_before = (jnp.cumsum(self.key, axis=1) - self.key) > 0
-        self.key_repeats = (self.key_used_before * self.key).sum(axis=-1) > 0
+        key, value = episodes.stream["key"], episodes.stream["value"]
+        earlier = jnp.tril(jnp.ones((length, length), bool), -1)
+        seen = earlier if visible is None else visible
+        self.mask = seen.astype(jnp.float64)
+        self.value = one_hot(value, size, dtype=jnp.float64)
+        same_key, same_value = (each[:, :, None] == each[:, None, :] for each in (key, value))
+        self.answering = same_key & seen[None]
+        self.conflict = same_key != same_value
+        one_hot_key = one_hot(key, size, dtype=jnp.float64)
+        self.key_used_before = (jnp.cumsum(one_hot_key, axis=1) - one_hot_key) > 0
+        self.key_repeats = (same_key & earlier[None]).any(axis=2)
 
     def impossible(self, distinct):
         """Whether no bijection (or, for distinct keys, no order of keys) fits the visible evidence, `[episode, step]`."""
-        two_values = (self.pair_seen.sum(axis=3) > 1).any(axis=-1)
-        two_keys = (self.pair_seen.sum(axis=2) > 1).any(axis=-1)
+        contradiction = jnp.einsum("ts,tu,esu->et", self.mask, self.mask, self.conflict.astype(jnp.float64)) > 0
         repeat_seen = jnp.einsum("ts,es->et", self.mask, self.key_repeats.astype(jnp.float64)) > 0
-        return two_values | two_keys | (repeat_seen & distinct)
+        return contradiction | (repeat_seen & distinct)
 
 
 @wind_tunnel(
@@ -82,8 +87,8 @@ def bijection(size=20, length=19, distinct=True):
     mapping = numpyro.sample("mapping", RandomPermutation(size))
 
     def reveal(unused, _):
-        key = numpyro.sample("key", dist.Categorical(unused / unused.sum()))
-        numpyro.sample("value", dist.Categorical(one_hot(mapping[key], size, dtype=float)))
-        return (unused.at[key].set(0.0) if distinct else unused), None
+        key = numpyro.sample("key", UniformOver(unused))
+        numpyro.sample("value", UniformOver(jnp.arange(size) == mapping[key]))
+        return (unused.at[key].set(False) if distinct else unused), None
 
-    scan(reveal, jnp.ones(size), None, length=length)
+    scan(reveal, jnp.ones(size, bool), None, length=length)
