@@ -48,12 +48,14 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; equal lines in a row are counted."""
-        return {"header": self.header, "steps": [[line, len(list(run))] for line, run in itertools.groupby(self.steps)]}
+        steps = [[line, len(list(run))] for line, run in itertools.groupby(self.steps)]
+        return {"header": self.header, "steps": steps, "shared": [list(group) for group in self.shared]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Layout":
         """The layout that `to_json` wrote."""
-        return cls(str(data["header"]), tuple(str(line) for line, count in data["steps"] for _ in range(int(count))))
+        steps = tuple(str(line) for line, count in data["steps"] for _ in range(int(count)))
+        return cls(str(data["header"]), steps, tuple(tuple(map(str, group)) for group in data["shared"]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,8 +86,8 @@ def test_other_refusals():
 
 def test_json_counts_equal_lines():
     """Would catch lines merged that are not neighbours."""
-    layout = Layout("A", ("x", "x", "y", "x"))
-    assert layout.to_json() == {"header": "A", "steps": [["x", 2], ["y", 1], ["x", 1]]}
+    layout = Layout("A", ("x", "x", "y", "x"), shared=(("a", "b"),))
+    assert layout.to_json() == {"header": "A", "steps": [["x", 2], ["y", 1], ["x", 1]], "shared": [["a", "b"]]}
     assert Layout.from_json(layout.to_json()) == layout
 
 
