@@ -16,7 +16,12 @@ import numpyro.distributions as dist
 from ppl_tunnels.tunnel import wind_tunnel
 
 
-@wind_tunnel(stream="flip", primitives={"accumulation"}, small=({"length": 4, "points": 3},))
+@wind_tunnel(
+    stream="flip",
+    primitives={"accumulation"},
+    small=({"length": 4, "points": 3},),
+    presets={"paper": {"points": 11, "length": 10}, "small": {"points": 101, "length": 20}},
+)
 def coin(length=20, points=101):
     """`points` equally likely biases from 0 to 1; `length` flips; predicts the next flip."""
     index = numpyro.sample("bias", dist.Categorical(jnp.ones(points) / points))

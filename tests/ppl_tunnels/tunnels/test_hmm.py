@@ -7,6 +7,7 @@ import pytest
 from ppl_tunnels import load_tunnel, wind_tunnel
 from ppl_tunnels.oracles.bruteforce import brute_force_predictive
 from ppl_tunnels.tunnels.hmm import chain
+from ppl_tunnels.verification.divergences import entropy_bits
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,9 @@ def test_known_answers():
     healthy = fever.oracle().predictive(episodes).to_numpy()[0, :, 0]
     np.testing.assert_allclose(healthy, [0.882353, 0.725522, 0.212128], atol=5e-7)
     assert np.exp(fever.oracle().log_evidence(episodes))[0] == pytest.approx(0.03628, abs=5e-6)
+    bits = entropy_bits(np.stack([healthy, 1 - healthy], axis=-1))
+    by_definition = [-p * np.log2(p) - (1 - p) * np.log2(1 - p) for p in (0.882353, 0.725522, 0.212128)]
+    np.testing.assert_allclose(bits, by_definition, atol=3e-6)
     single = one_step.episodes(stream={"symbol": [[0]]})
     assert np.exp(one_step.oracle().log_evidence(single))[0] == pytest.approx(0.9802, abs=1e-12)
     np.testing.assert_allclose(one_step.oracle().predictive(single).to_numpy()[0, 0], [0.999898, 0.000102], atol=5e-7)
