@@ -41,6 +41,8 @@ def test_umbrella_world():
     oracle = tunnel.oracle()
     filtered = oracle.posterior(episodes, "rain").to_numpy()[0, :, 1]
     assert filtered[:2] == pytest.approx([0.818182, 0.883357], abs=5e-7)
+    bits = np.asarray(oracle.posterior(episodes, "rain").entropy())[0, :2] / np.log(2)
+    assert bits == pytest.approx([-p * np.log2(p) - (1 - p) * np.log2(1 - p) for p in (0.818182, 0.883357)], abs=3e-6)
     shown = oracle.predictive(episodes, "umbrella").to_numpy()[0, :, 1]
     assert (shown[2] - 0.2) / 0.7 == pytest.approx(0.653343, abs=5e-7)  # P(umbrella) = .2 + .7 P(rain)
     assert shown[0] * shown[1] == pytest.approx(0.3515, abs=5e-15)
