@@ -162,6 +162,7 @@ def several(length=4):
         numpyro.sample("events", dist.Poisson(rate))
 
 
+@pytest.mark.slow
 def test_parts_and_a_finite_latent_over_them() -> None:
     """Would catch hypotheses weighted by the evidence of one part only, or by a step's sites that come later."""
     few = several.probe[:6]

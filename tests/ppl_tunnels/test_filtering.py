@@ -49,7 +49,13 @@ def numbers(law, values) -> np.ndarray:
     return law.to_numpy() if hasattr(law, "values") else np.asarray(law.log_prob(values))
 
 
-@pytest.mark.parametrize("name", CHAINS)
+# The others are run by hand; programs like them are among the random ones.
+QUICK = {"pairs", "remembers", "moved_by_its_symbols", "told"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CHAINS]
+)
 def test_equals_enumeration(name) -> None:
     """Would catch a transition off by one, evidence of the wrong step, and a carry split wrongly."""
     tunnel = CHAINS[name]

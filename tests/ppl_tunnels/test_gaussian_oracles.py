@@ -78,6 +78,7 @@ def unknown_noise(length=4):
         numpyro.sample("y", dist.Normal(w[0] + w[1] * x, 0.5 * jnp.sqrt(variance)))
 
 
+@pytest.mark.slow
 def test_regression_with_unknown_noise_under_two_hypotheses() -> None:
     """Would catch half the degrees of freedom, a scale taken for a variance, and weights that ignore the unknown noise."""
     few = jax.tree.map(np.asarray, unknown_noise.probe[:5])

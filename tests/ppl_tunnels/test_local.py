@@ -42,7 +42,7 @@ def plated(length=3):
         )
 
 
-@pytest.mark.parametrize("tunnel", [noisy_labels, plated])
+@pytest.mark.parametrize("tunnel", [noisy_labels, pytest.param(plated, marks=pytest.mark.slow)])
 def test_summing_within_the_step_equals_brute_force(tunnel) -> None:
     """Would catch a latent drawn after the predicted site that reweighs it, and hypotheses weighted before the sum."""
     oracle = derive(tunnel, "enumeration")

@@ -20,6 +20,7 @@ DEFAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults(name):
     """Would catch defaults that drift, and another engine than the one that is quick here."""

@@ -92,6 +92,7 @@ def test_the_next_symbol_is_nearly_constant(tunnel, drawn):
     assert 0.004 < kl_bits(law, np.broadcast_to(alone, law.shape)).mean() < 0.02
 
 
+@pytest.mark.slow
 def test_persistence_makes_symbols_matter(tunnel):
     """Would catch a share of the identity that is used upside down, or not at all."""
     slow = tunnel.configure(persistence=0.8, length=8)
@@ -106,6 +107,7 @@ def test_persistence_makes_symbols_matter(tunnel):
         tunnel.configure(persistence=1.0).reading  # noqa: B018
 
 
+@pytest.mark.slow
 def test_the_same_chain_as_the_fixed_one():
     """Would catch the two tunnels drifting apart: revealed rows equal to the fixed ones give the fixed one's law."""
     fixed = hmm.configure(states=3, symbols=3, length=4, stay=0.8, forward=0.1, emit=0.7, emit_next=0.2)

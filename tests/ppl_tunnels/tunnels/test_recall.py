@@ -16,7 +16,7 @@ def recall():
     return load_tunnel("recall")
 
 
-@pytest.mark.parametrize("name", ["recall", "recall_by_position"])
+@pytest.mark.parametrize("name", ["recall", pytest.param("recall_by_position", marks=pytest.mark.slow)])
 def test_closed_forms_are_brute_force(name):
     """Would catch any rule that is wrong in any variant: slips, strangers, overwritten keys, masks of every shape."""
     for finding in check_oracle(load_tunnel(name), rounds=1):
