@@ -1,6 +1,7 @@
-"""Settings shared by all tests: double precision everywhere, and one Hypothesis profile."""
+"""Settings shared by all tests: double precision everywhere, quick compilation, and one Hypothesis profile."""
 
 import hashlib
+from collections.abc import Iterator
 
 import hypothesis
 import jax
@@ -19,6 +20,15 @@ SMALL_TUNNELS = {
     "bijection": ("bijection", {"size": 4, "length": 3}),
     "bijection with repeated keys": ("bijection", {"size": 3, "length": 4, "distinct": False}),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fast_compilation() -> Iterator[None]:
+    """Leave out LLVM's expensive passes: many small programs are compiled once each. Models are trained with all of them."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,13 @@ def assert_right(verdict: Verdict, spec) -> None:
     assert not verdict.wrong, f"{verdict.disagreement}\n{verdict.crashes}\n{spec.to_json()}"
 
 
-@pytest.mark.parametrize("family", INSIDE)
+# Compiled with a Gaussian part these take longest; the tunnels `kalman` and `regression` are such programs.
+LONGER = {"regression", "gaussian chain"}
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=pytest.mark.slow) if name in LONGER else name for name in INSIDE]
+)
 def test_a_program_within_reach_is_derived_and_every_number_is_right(family):
     spec = seeded_spec(INSIDE[family], (family,))
     (verdict,) = compare(spec, every_engine=False, cases=CASES)

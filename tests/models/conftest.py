@@ -15,6 +15,11 @@ from ppl_tunnels.tunnel import WindTunnel
 SHORT = FitConfig(steps=150, batch=32, options={"width": 16}, steps_per_call=30)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fast_compilation() -> None:
+    """Nothing is left out here: training runs what it compiles thousands of times."""
+
+
 @pytest.fixture(scope="session")
 def coin() -> WindTunnel:
     return ppl_tunnels.load_tunnel("coin").configure(length=5, points=5)

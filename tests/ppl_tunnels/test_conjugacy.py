@@ -118,6 +118,7 @@ def counts(length=4):
         numpyro.sample("events", dist.Poisson(5 * rate * exposure))
 
 
+@pytest.mark.slow
 def test_counts_with_exposures() -> None:
     """Would catch an exposure left out, or a rescaled rate taken for the rate."""
     few = counts.probe[:5]
@@ -134,6 +135,7 @@ def test_counts_with_exposures() -> None:
     np.testing.assert_allclose(posterior["rate"][:, -1], 3 + exposure.sum(axis=1), **EXACT)
 
 
+@pytest.mark.slow
 def test_a_precision_gives_students_law() -> None:
     """Would catch degrees of freedom off by a factor of two, and an inverse-gamma prior taken for a gamma."""
 
@@ -187,6 +189,7 @@ def test_parts_and_a_finite_latent_over_them() -> None:
     assert oracle.posterior(few, "rate").batch_shape == (6, 5)
 
 
+@pytest.mark.slow
 def test_a_latent_within_the_step_is_summed_before_solving() -> None:
     """Would catch the finite latent's prior left out of the sum, and its posterior not weighted by the step's evidence."""
 

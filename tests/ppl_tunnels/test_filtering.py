@@ -50,7 +50,7 @@ def numbers(law, values) -> np.ndarray:
 
 
 # The others are run by hand; programs like them are among the random ones.
-QUICK = {"pairs", "remembers", "moved_by_its_symbols", "told"}
+QUICK = {"pairs", "told"}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_equals_enumeration(name) -> None:
     np.testing.assert_allclose(oracle.log_evidence(episodes), referee.log_evidence(episodes), rtol=1e-12)
 
 
-@pytest.mark.parametrize("width", [0, 1, 2])
+@pytest.mark.parametrize("width", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_finite_memory_has_a_path_of_its_own_and_says_the_same(width) -> None:
     """As the general path for the same mask, which a traced mask takes."""
     tunnel = CHAINS["told"].configure(length=4)

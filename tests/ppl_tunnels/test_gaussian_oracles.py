@@ -125,6 +125,7 @@ def unrolled(length):
     return inverse @ offset, inverse @ np.diag(noise) @ inverse.T, np.eye(size)[2:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["Kalman", "joint Gaussian"])
 def test_state_space(engine) -> None:
     """Would catch a move before the first observation left out, values fed back that are marginalised, and a lost trend."""

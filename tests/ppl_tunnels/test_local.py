@@ -104,6 +104,7 @@ def test_no_latent_of_a_step_means_one_empty_value() -> None:
     assert LocalLatents(plain).count == 1 and LocalLatents(plain).names == ()
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_not_finite_gets_a_mixture() -> None:
     """Would catch mixing by prior weights, and the components' axes in the wrong order."""
 

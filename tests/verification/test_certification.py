@@ -71,7 +71,7 @@ def by_name(claims):
 # --- who is certified
 
 
-@pytest.mark.parametrize("where", ["coin", "bijection"])
+@pytest.mark.parametrize("where", ["coin", pytest.param("bijection", marks=pytest.mark.slow)])
 def test_the_oracle_certifies_itself_and_so_does_a_hair_of_noise(default_tunnels, judge, where):
     tunnel = default_tunnels[where]
     full = {"tolerance_bits": TOLERANCE, "episodes": None}
@@ -92,7 +92,7 @@ def test_the_oracle_certifies_itself_and_so_does_a_hair_of_noise(default_tunnels
     assert 0 < by_name(noisy.claims)["total_variation"].estimate < 1e-4
 
 
-@pytest.mark.parametrize("where", ["coin", "bijection"])
+@pytest.mark.parametrize("where", ["coin", pytest.param("bijection", marks=pytest.mark.slow)])
 def test_every_reference_agent_is_refuted_where_it_is_wrong(default_tunnels, judge, where):
     """As an anonymous function. With KL above the tolerance none may pass; far above (twice), all are refuted."""
     tunnel = default_tunnels[where]
@@ -184,7 +184,9 @@ def test_the_same_tunnel_is_vacuous_at_one_tolerance_and_not_at_another(small, j
 # --- tunnels of every kind
 
 
-@pytest.mark.parametrize("name", ["umbrella", "told", "walk", "every_other"])
+@pytest.mark.parametrize(
+    "name", ["umbrella", *(pytest.param(name, marks=pytest.mark.slow) for name in ("told", "walk", "every_other"))]
+)
 def test_bayes_is_certified_and_the_prior_refuted(programs, judge, name):
     tunnel = getattr(programs, name)
     certificate = judge(bayes(tunnel), tunnel)

@@ -63,6 +63,7 @@ def test_what_the_grid_can_referee_is_small():
     assert found.configuration == {"length": 6}
 
 
+@pytest.mark.slow
 def test_where_nothing_is_small_there_is_none():
     """Would catch a referee that is given what it cannot finish (8! hypotheses) or takes for Gaussian."""
 
@@ -82,6 +83,7 @@ def test_where_nothing_is_small_there_is_none():
     assert small_configurations(heights) == ()
 
 
+@pytest.mark.slow
 def test_a_grid_too_coarse_to_settle_anything_is_no_referee():
     """Would catch six dimensions with five points along each, whose own error is far above what is looked for."""
 

@@ -26,8 +26,8 @@ def small(name):
     return tunnel.preset("small") if "small" in tunnel.presets else tunnel
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_the_predicted_site_of_every_tunnel(name):
+@pytest.mark.parametrize("name", ["hmm", "recall", "recurrence", "urn"])
+def test_the_predicted_site_of_some_tunnels(name):
     """Would catch an oracle of another process than the sampler's."""
     found = simulate(small(name), jax.random.key(SEED), episodes=EPISODES)
     assert found.uniformity > ALARM and abs(found.excess_z) < Z, (found.uniformity, found.excess_z)
