@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import jax
@@ -20,6 +21,21 @@ SMALL_TUNNELS = {
     "bijection": ("bijection", {"size": 4, "length": 3}),
     "bijection with repeated keys": ("bijection", {"size": 3, "length": 4, "distinct": False}),
 }
+
+
+BY_HAND = [
+    line
+    for line in Path(__file__).with_name("by_hand.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of `by_hand.txt` are slow ones."""
+    for item in items:
+        if item.nodeid.startswith(tuple(BY_HAND)):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="module")
