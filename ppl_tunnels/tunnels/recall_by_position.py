@@ -23,9 +23,12 @@ from ppl_tunnels.tunnels.recall import Store, askable, check_settings, querying_
 
 
 def _store(episodes, visible, *, pairs, **settings):
-    place = episodes.stream["position"]
-    named = type(episodes)(stream={"key": place, "value": episodes.stream["value"]}, context={})
-    return Store(named, visible, place, pairs=pairs, keys=pairs, in_order=True, **settings)
+    position = episodes.stream["position"]
+    named = type(episodes)(stream={"key": position, "value": episodes.stream["value"]}, context={})
+    # Pair t is stored at t whatever an impossible episode says, which a mask may hide; no position is used up by storing.
+    step = jnp.arange(position.shape[1])
+    cell = jnp.where(step < pairs, step, position)
+    return Store(named, visible, cell, pairs=pairs, keys=pairs, in_order=True, overwrite=True, **settings)
 
 
 @wind_tunnel(

@@ -6,6 +6,7 @@ import pytest
 
 from ppl_tunnels import load_tunnel
 from ppl_tunnels.errors import ImpossibleEvidenceWarning
+from ppl_tunnels.oracles.derive import derive
 from ppl_tunnels.verification.encoding_properties import encoding_faults
 from ppl_tunnels.verification.ladder import ladder
 from ppl_tunnels.verification.properties import check_oracle
@@ -111,3 +112,41 @@ def test_refusals(recall, settings, words):
     """Would catch episodes that cannot be."""
     with pytest.raises(ValueError, match=words):
         recall.configure(**settings).reading  # noqa: B018
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ppl_tunnels.errors.ImpossibleEvidenceWarning")
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("recall", {"pairs": 3, "queries": 3, "keys": 3, "values": 2}),
+        ("recall", {"pairs": 2, "queries": 2, "keys": 4, "values": 2, "unseen": 0.4, "noise": 0.2}),
+        ("recall", {"pairs": 3, "queries": 3, "keys": 2, "values": 2, "overwrite": True}),
+        ("recall_by_position", {"pairs": 3, "queries": 3, "values": 2}),
+    ],
+)
+def test_any_evidence_under_any_mask_is_enumeration(name, settings):
+    """Would catch what drawn episodes cannot show: contradictions, wrong keys, and either of them hidden by a mask."""
+    tunnel = load_tunnel(name).configure(**settings)
+    form, engine = tunnel.oracle(), derive(tunnel, engine="enumeration")
+    drawn, generator = tunnel.sample(jax.random.key(3), 128), np.random.default_rng(1)
+    stream = {}
+    for site in tunnel.stream:
+        symbols = tunnel.reading.sites[site].support_size
+        stream[site] = np.concatenate(
+            [np.asarray(drawn.stream[site]), generator.integers(symbols, size=(128, tunnel.length))]
+        )
+        wrong = np.arange(0, 128, 2)  # of the drawn ones, every other has one symbol replaced
+        stream[site][wrong, generator.integers(tunnel.length, size=64)] = generator.integers(symbols, size=64)
+    episodes = tunnel.episodes(stream=stream)
+    full = np.tril(np.ones((tunnel.length,) * 2, bool), -1)
+    impossible = []
+    for mask in (full, np.zeros_like(full), *(full & (generator.random(full.shape) < 0.6) for _ in range(4))):
+        for site in tunnel.stream:
+            law, exact = (oracle.predictive(episodes, site, mask).to_numpy() for oracle in (form, engine))
+            np.testing.assert_allclose(law, exact, rtol=0, atol=1e-12, err_msg=f"{site} {mask.astype(int).tolist()}")
+            impossible.append(exact.sum(axis=-1) == 0)
+    assert 0 < np.mean(impossible) < 1
+    np.testing.assert_allclose(
+        np.exp(form.log_evidence(episodes)), np.exp(engine.log_evidence(episodes)), rtol=0, atol=1e-15
+    )
