@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from ppl_tunnels.errors import suggest
 from ppl_tunnels.models.architectures import architecture
 
 Optimizer = Literal["muon", "adamw"]
@@ -12,6 +13,8 @@ Targets = Literal["oracle", "sampled"]
 
 # Peak rates that did best on the 20-symbol bijection in 2,500 steps; regression and hidden Markov models prefer half.
 DEFAULT_LEARNING_RATES: dict[str, float] = {"muon": 0.02, "adamw": 0.01}
+
+_ENCODING = ["layout", "start", "shared", "features"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,11 @@ class FitConfig:
         architecture(self.architecture)
         object.__setattr__(self, "options", dict(self.options))
         object.__setattr__(self, "encoding", dict(self.encoding))
+        for given in self.encoding:
+            if given not in _ENCODING:
+                raise ValueError(
+                    f"encoding holds {given!r}, which tunnel.encoding does not take; {suggest(given, _ENCODING)}"
+                )
         for field, known in (("optimizer", get_args(Optimizer)), ("targets", get_args(Targets))):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field} is {getattr(self, field)!r}; expected one of {', '.join(known)}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from ppl_tunnels.models import FitConfig
     from ppl_tunnels.tunnel import WindTunnel
     from ppl_tunnels.verification.certificate import Certificate
 
@@ -165,7 +166,7 @@ def train(
 ) -> None:
     """Train a sequence model in a tunnel and save it."""
     chosen = _tunnel(tunnel, settings, preset, predict)
-    _train(chosen, out, model, targets, steps, batch, learning_rate, seed, layout, features)
+    _train(chosen, out, _fit_config(model, targets, steps, batch, learning_rate, seed, layout, features))
 
 
 @app.command()
@@ -224,13 +225,15 @@ def run(
 
     chosen = _tunnel(tunnel, settings, preset, predict)
     folder = out if out is not None else Path("runs") / chosen.name
+    config = _fit_config(model, targets, steps, batch, learning_rate, seed, layout, features)
+    chosen.encoding(**config.encoding).outputs  # noqa: B018  (what no model can predict is refused now, not after the check)
     typer.echo(f"1/3  checking the oracle of {chosen.name} ({chosen.oracle().engine})")
     findings = check_oracle(chosen)
     _print_findings(findings)
     if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
     typer.echo("2/3  training")
-    predictor = _train(chosen, folder, model, targets, steps, batch, learning_rate, seed, layout, features)
+    predictor = _train(chosen, folder, config)
     typer.echo("3/3  certifying")
     certificate = _certify(predictor, chosen, folder, tolerance, confidence, episodes, key, findings, False)
     raise typer.Exit(certificate.exit_status)
@@ -287,11 +290,11 @@ def _settings(settings: list[str]) -> dict[str, object]:
     return parse_settings(settings)
 
 
-def _train(tunnel, out: Path, model: str, targets: Targets, steps, batch, learning_rate, seed: int, layout, features):
-    from ppl_tunnels.models import FitConfig, fit
+def _fit_config(model: str, targets: Targets, steps, batch, learning_rate, seed: int, layout, features) -> "FitConfig":
+    from ppl_tunnels.models import FitConfig
 
     given = {"steps": DEFAULT_STEPS[targets] if steps is None else steps, "learning_rate": learning_rate}
-    config = FitConfig(
+    return FitConfig(
         architecture=model,
         targets=targets.value,
         batch=batch,
@@ -299,6 +302,11 @@ def _train(tunnel, out: Path, model: str, targets: Targets, steps, batch, learni
         encoding={**({"layout": layout} if layout else {}), **({"features": tuple(features)} if features else {})},
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _train(tunnel: "WindTunnel", out: Path, config: "FitConfig"):
+    from ppl_tunnels.models import fit
+
     result = fit(tunnel, config, directory=out)
     typer.echo(f"     model and metrics in {out}")
     return result.predictor

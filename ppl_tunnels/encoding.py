@@ -10,6 +10,7 @@ after the last readout is left out. The encoding is plain data: it can be rebuil
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,15 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl_tunnels.errors import TunnelError, suggest
-from ppl_tunnels.layouts import Layout, check_layout, items, read_after
-from ppl_tunnels.site_codes import SiteCode, site_code
+from ppl_tunnels.errors import TunnelError
+from ppl_tunnels.layouts import Item, Layout, items, read_after
+from ppl_tunnels.site_codes import SiteCode, tuples
 
 if TYPE_CHECKING:
     from ppl_tunnels.episodes import Episodes
-    from ppl_tunnels.tunnel import WindTunnel
-
-START = "start"
 
 
 class Inputs(NamedTuple):
@@ -169,45 +167,42 @@ class Encoding:
         """
         tokens = np.asarray(inputs.tokens)
         features = None if inputs.features is None else np.asarray(inputs.features)
-        position = np.full(self._pool_size, -1)
         source = self._plan[0][: self.sequence_length]
+        position = np.full(len(self.markers) + sum(places.size for places in self._places.values()), -1)
         position[source] = np.arange(len(source))
-        found, start = {}, len(self.markers)
+        found = {}
         for site in self.sites:
-            steps = (self.length,) if site.role == "stream" else ()
-            size = site.width * self.length if steps else site.width
-            at = position[start : start + size].reshape(*steps, site.width)
-            start += size
+            at = position[self._places[site.name]]
             own = np.where(at < 0, site.first, tokens[:, at])
             values = site.read(own, None if features is None else features[:, at])
-            written = (at >= 0).reshape(*steps, site.draws, -1).all(axis=-1)
+            written = (at >= 0).reshape(*at.shape[:-1], site.draws, -1).all(axis=-1)
             found[site.name] = values, written
         return found
 
     @functools.cached_property
-    def _pool_size(self) -> int:
-        return len(self.markers) + sum(
-            site.width * (self.length if site.role == "stream" else 1) for site in self.sites
-        )
+    def _places(self) -> dict[str, np.ndarray]:
+        """Where a site's tokens stand in the row of markers and all sites' tokens, `[step, width]` or `[width]`."""
+        places, free = {}, len(self.markers)
+        for site in self.sites:
+            shape = (self.length, site.width) if site.role == "stream" else (site.width,)
+            places[site.name] = free + np.arange(math.prod(shape)).reshape(shape)
+            free += math.prod(shape)
+        return places
 
     @functools.cached_property
     def _plan(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each position's token comes from (markers, then every site's tokens, in one row), and the readouts."""
-        starts, sites, free = {}, {site.name: site for site in self.sites}, len(self.markers)
-        for site in self.sites:
-            starts[site.name] = free
-            free += site.width * (self.length if site.role == "stream" else 1)
+        """Where each position's token stands in the row of markers and all sites' tokens, and the readouts."""
         source: list[np.ndarray] = []
 
-        def write(parts: Sequence[Any], step: int) -> None:
+        def write(parts: Sequence[Item], step: int | None = None) -> None:
             for item in parts:
-                if item.marker is not None:
-                    source.append(np.array([self.markers.index(item.marker)]))
+                if item.site is None:
+                    source.append(np.array([self.markers.index(item.marker or "")]))
                 else:
-                    site = sites[item.site]
-                    source.append(starts[item.site] + step * site.width + np.arange(site.width))
+                    places = self._places[item.site]
+                    source.append(places if step is None else places[step])
 
-        write(items(self.layout.header), 0)
+        write(items(self.layout.header))
         readout = []
         for step, line in enumerate(self.layout.steps):
             parts = items(line)
@@ -239,75 +234,5 @@ class Encoding:
             raise TunnelError(f"this is not an encoding written by Encoding.to_json: {error!r}") from error
 
 
-def make_encoding(
-    tunnel: "WindTunnel",
-    layout: Layout | str | None = None,
-    *,
-    start: bool | None = None,
-    shared: Sequence[Sequence[str]] = (),
-    features: Sequence[str] = (),
-) -> Encoding:
-    """See `WindTunnel.encoding`."""
-    reading = tunnel.reading
-    context, stream = reading.named("context"), reading.named("stream")
-    names = (*context, *stream)
-    arranged = _layout(tunnel, layout, start)
-    shared = shared or arranged.shared
-    for name in (*features, *(name for group in shared for name in group)):
-        if name not in names:
-            raise TunnelError(f"{name!r} is not written, so it has no tokens; {suggest(name, list(names))}")
-    check_layout(arranged, context=context, stream=stream, predict=tunnel.predict, scored=tunnel.scored.tolist())
-    first, column, codes = len(arranged.markers), 0, {}
-    for name in names:
-        code = site_code(reading.sites[name], features=name in features, first=first, column=column)
-        partner = next((codes[other] for group in shared if name in group for other in group if other in codes), None)
-        if partner is not None:
-            if (code.kind, code.values) != (partner.kind, partner.values) or code.kind == "number":
-                raise TunnelError(
-                    f"shared={name!r} and {partner.name!r} cannot share tokens: their values differ; give each its own range"
-                )
-            code = dataclasses.replace(code, first=partner.first)
-        else:
-            first += code.tokens
-        column += code.features
-        codes[name] = code
-    predicted = codes.get(tunnel.predict)
-    if predicted is None or predicted.kind == "element":
-        predicted = site_code(reading.sites[tunnel.predict], features=False, first=0, column=0)
-        if predicted.kind == "element":
-            predicted = dataclasses.replace(predicted, kind="number", values=())
-        if predicted.draws != 1:
-            raise TunnelError(
-                f"predicted latent {tunnel.predict!r} is {predicted.draws} draws, whose joint law a softmax over one draw cannot "
-                "express; predict a single draw"
-            )
-    encoding = Encoding(tuple(codes.values()), predicted, arranged)
-    if encoding.readout.min() < 0:
-        raise TunnelError(
-            f"start=False leaves no position from which {tunnel.predict!r} of the first step could be predicted; use a start token"
-        )
-    return encoding
-
-
-def _layout(tunnel: "WindTunnel", layout: Layout | str | None, start: bool | None) -> Layout:
-    reading = tunnel.reading
-    if isinstance(layout, str):
-        if layout not in tunnel.layouts:
-            known = suggest(layout, list(tunnel.layouts)) if tunnel.layouts else "it names none; give a Layout"
-            raise TunnelError(f"tunnel {tunnel.name!r} has no layout {layout!r}; {known}")
-        layout = tunnel.layouts[layout](**tunnel.configuration)
-    if layout is None:
-        header = " ".join(f"{{{name}}}" for name in reading.named("context"))
-        line = " ".join(f"{{{name}}}" for name in reading.named("stream"))
-        layout = Layout(header, (line,) * reading.steps)
-        first = (*reading.named("context"), *reading.named("stream"))[0]
-        start = tunnel.predict == first if start is None else start
-    return dataclasses.replace(layout, header=f"{START} {layout.header}".strip()) if start else layout
-
-
 def _site_from_json(data: dict[str, Any]) -> SiteCode:
-    return SiteCode(**{**data, "event": tuple(data["event"]), "values": _tuples(data["values"])})
-
-
-def _tuples(nested: Any) -> Any:
-    return tuple(_tuples(item) for item in nested) if isinstance(nested, list | tuple) else nested
+    return SiteCode(**{**data, "event": tuple(data["event"]), "values": tuples(data["values"])})

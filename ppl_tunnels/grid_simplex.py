@@ -127,7 +127,9 @@ class RoundedDirichlet(dist.Distribution):
         shape = (*sample_shape, self.size)
         # Of exponential variables, Dirichlet(1, …, 1) takes one logarithm each.
         drawn = (
-            jax.random.exponential(key, shape) if self.concentration == 1 else _gammas(key, self.concentration, shape)
+            jax.random.exponential(key, shape)
+            if self.concentration == 1
+            else jax.random.gamma(key, self.concentration, shape)
         )
         return self.rounded(drawn / jnp.sum(drawn, axis=-1, keepdims=True))
 
@@ -160,10 +162,6 @@ class RoundedDirichlet(dist.Distribution):
     def log_prob(self, value) -> jax.Array:
         """0 on the grid, -inf off it; see the class."""
         return jnp.where(self.support(value), 0.0, -jnp.inf)
-
-
-def _gammas(key, concentration: float, shape: tuple[int, ...]) -> jax.Array:
-    return jax.random.gamma(key, concentration, shape)
 
 
 def _rank(values: jax.Array) -> jax.Array:

@@ -119,7 +119,7 @@ def check_layout(
     checked = set()
     for step, line in enumerate(layout.steps):
         if (line, bool(scored[step])) not in checked:
-            _check_step(line, stream, predict, bool(scored[step]), (*context, *stream), first=step == 0 and not context)
+            _check_step(line, stream, predict, bool(scored[step]), (*context, *stream))
             checked.add((line, bool(scored[step])))
 
 
@@ -140,9 +140,7 @@ def _check_sites(what: str, line: str, wanted: Sequence[str], known: Sequence[st
             raise TunnelError(f"the layout's {what} {line!r} never shows {site!r}; add {{{site}}}")
 
 
-def _check_step(
-    line: str, stream: Sequence[str], predict: str, scored: bool, known: Sequence[str], *, first: bool
-) -> None:
+def _check_step(line: str, stream: Sequence[str], predict: str, scored: bool, known: Sequence[str]) -> None:
     parts = items(line)
     marked = [index for index, item in enumerate(parts) if item.read]
     if len(marked) > 1:

@@ -124,9 +124,9 @@ def site_code(site: "Site", *, features: bool, first: int, column: int) -> SiteC
     batch = site.batch_shape[1:] if by_step else site.batch_shape
     role = "static latent" if site.role == "latent" and not site.per_step else site.role
     common = {"name": site.name, "role": role, "draws": math.prod(batch), "event": site.event_shape}
-    elements = None if site.elements is None else _tuples(np.asarray(site.elements).tolist())
+    elements = None if site.elements is None else tuples(np.asarray(site.elements).tolist())
     if not features and site.support is not None and (len(site.support) <= _MOST_VALUES or not site.event_shape):
-        values = _tuples(np.asarray(site.support).tolist())
+        values = tuples(np.asarray(site.support).tolist())
         return SiteCode(**common, kind="value", first=first, values=values)
     if not features and elements is not None:
         return SiteCode(**common, kind="element", first=first, values=elements)
@@ -137,5 +137,6 @@ def site_code(site: "Site", *, features: bool, first: int, column: int) -> SiteC
     return SiteCode(**common, kind="number", first=first, values=(), column=column)
 
 
-def _tuples(nested: Any) -> Any:
-    return tuple(_tuples(item) for item in nested) if isinstance(nested, list | tuple) else nested
+def tuples(nested: Any) -> Any:
+    """Nested lists as nested tuples."""
+    return tuple(tuples(item) for item in nested) if isinstance(nested, list | tuple) else nested

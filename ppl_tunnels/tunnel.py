@@ -281,7 +281,7 @@ class WindTunnel:
         Raises:
             TunnelError: a site cannot be written so, or the layout shows an answer before it is predicted.
         """
-        from ppl_tunnels.encoding import make_encoding
+        from ppl_tunnels.tunnel_encoding import make_encoding
 
         return make_encoding(self, layout, start=start, shared=shared, features=features)
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
+from ppl_tunnels.oracles.laws import rows_of
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification import law_divergences
 from ppl_tunnels.verification.divergences import entropy_error_bits, floored, kl_bits, total_variation
@@ -56,15 +57,16 @@ def ladder(
     finite = tunnel.reading.sites[tunnel.predict].support is not None
     count = episodes or (LADDER_EPISODES if finite else _LADDER_OF_DENSITIES)
     drawn = tunnel.sample(key, count).without_latents()
-    exact = tunnel.oracle().predictive(drawn)
-    scored = tunnel.scored
+    scored = (slice(None), np.flatnonzero(tunnel.scored))
+    exact = rows_of(tunnel.oracle().predictive(drawn), scored)
+    exact = exact.to_numpy() if finite else exact
     rungs = []
     for agent in reference_agents(tunnel):
         said = agent(drawn)
         if finite:
-            distances = _finite_distances(exact.to_numpy()[:, scored], said[:, scored], tolerance_bits)
+            distances = _finite_distances(exact, said[scored], tolerance_bits)
         else:
-            distances = _distances(_steps(exact, scored), _steps(said, scored))
+            distances = _distances(exact, rows_of(said, scored))
         rungs.append(
             Rung(
                 agent=agent.name,
@@ -97,12 +99,6 @@ def _distances(exact: dist.Distribution, said: dist.Distribution) -> dict[str, A
         "total_variation": None if several else float(law_divergences.total_variation(exact, said).value.mean()),
         "entropy_error_bits": float(np.abs(entropies[0] - entropies[1]).mean()),
     }
-
-
-def _steps(law: dist.Distribution, scored: np.ndarray) -> dist.Distribution:
-    """The law at some steps."""
-    batch = law.batch_shape
-    return jax.tree.map(lambda leaf: leaf[:, scored] if np.shape(leaf)[:2] == batch else leaf, law)
 
 
 def vacuous(rungs: tuple[Rung, ...]) -> Rung | None:

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 import scipy.stats
 
 from ppl_tunnels.errors import TunnelError
-from ppl_tunnels.oracles.laws import Finite
+from ppl_tunnels.oracles.laws import Finite, rows_of
 from ppl_tunnels.program import double_precision
 from ppl_tunnels.tunnel import WindTunnel
 from ppl_tunnels.verification import law_divergences
@@ -80,11 +80,11 @@ def simulate(tunnel: WindTunnel, key: jax.Array, *, site: str | None = None, epi
         steps = np.flatnonzero(tunnel.scored)
         at = steps[np.asarray(jax.random.randint(of_steps, (episodes,), 0, len(steps)))]
         uniforms = np.asarray(jax.random.uniform(of_ties, (episodes,)))
-    own = _rows(law, at)
+    own = rows_of(law, (np.arange(episodes), at))
     value = realised[np.arange(episodes), at] if per_step else realised
     extra = len(own.batch_shape) - 1  # several draws of a site: the first one is looked at
     for _ in range(extra):
-        own, value = _first(own), value[:, 0]
+        own, value = rows_of(own, (slice(None), 0)), value[:, 0]
     return Simulation(site, transform(own, value, uniforms), _excess(own, value))
 
 
@@ -141,21 +141,3 @@ def _excess(law: dist.Distribution, value: np.ndarray) -> np.ndarray | None:
         return None
     with double_precision():
         return -np.asarray(law.log_prob(value)) / math.log(2) - entropy
-
-
-def _rows(law: Any, at: np.ndarray) -> Any:
-    """Row `at` of each episode: batch shape `[episode, step, …]` to `[episode, …]`."""
-    if isinstance(law, Finite):
-        return Finite(law.log_probs[np.arange(len(at)), at], law.values)
-    return jax.tree.map(lambda leaf: leaf[np.arange(len(at)), at], _full(law))
-
-
-def _first(law: Any) -> Any:
-    """The first of several draws: the batch axis after the first one goes."""
-    if isinstance(law, Finite):
-        return Finite(law.log_probs[:, 0], law.values)
-    return jax.tree.map(lambda leaf: leaf[:, 0], law)
-
-
-def _full(law: Any) -> Any:
-    return law.broadcast_to(law.batch_shape) if hasattr(law, "broadcast_to") else law

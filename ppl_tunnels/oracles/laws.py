@@ -32,6 +32,21 @@ def _in_own_precision(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def rows_of(law: Any, index: Any) -> Any:
+    """Some rows of a law: its batch axes indexed as an array's are.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> law = Finite(jnp.log(jnp.full((3, 4, 2), 0.5)), [0, 1])
+        >>> rows_of(law, (slice(None), jnp.array([True, False, False, True]))).batch_shape
+        (3, 2)
+    """
+    if isinstance(law, Finite):
+        return Finite(law.log_probs[index], law.values)
+    full = law.broadcast_to(law.batch_shape) if hasattr(law, "broadcast_to") else law
+    return jax.tree.map(lambda leaf: leaf[index], full)
+
+
 class OneOf(constraints.Constraint):
     """The listed values, `[symbol, *event]`, and no others."""
 

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from ppl_tunnels.episodes import Episodes
 from ppl_tunnels.errors import ImpossibleEvidenceWarning, TunnelError, suggest
-from ppl_tunnels.oracles.laws import Finite
+from ppl_tunnels.oracles.laws import Finite, rows_of
 from ppl_tunnels.program import double_precision, require_x64
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class Oracle:
             raise TunnelError(f"site {site!r} is context, revealed up front; ask for a stream site")
         if role == "latent":
             law = self.posterior(episodes, site, visible)
-            return law if self.tunnel.reading.sites[site].per_step else _after_first(law)
+            # The law after the empty prefix is no prediction of a step.
+            return law if self.tunnel.reading.sites[site].per_step else rows_of(law, (slice(None), slice(1, None)))
         return self._run("predictive", self.derived.predictive, episodes, site, visible)
 
     def posterior(self, episodes: Episodes, site: str, visible: Any = None) -> Law:
@@ -177,13 +178,6 @@ class Oracle:
                 ImpossibleEvidenceWarning,
                 stacklevel=4,
             )
-
-
-def _after_first(law: Law) -> Law:
-    """The rows `[episode, step]` of a static latent's laws `[episode, step + 1]`, without that of the empty prefix."""
-    if isinstance(law, Finite):
-        return Finite(law.log_probs[:, 1:], law.values)
-    return jax.tree.map(lambda leaf: leaf[:, 1:], law)
 
 
 def _undefined(law: Law) -> np.ndarray:

@@ -6,7 +6,7 @@ The model sees the readings before y_t and predicts it; `predicting("level")` as
 on the readings, variances on the step alone. Primitives: **transport** of a Gaussian belief and **accumulation**.
 
 Source: Kalman (1960); Durbin and Koopman (2012), chapter 2, with decay = 1. The ratio drift / noise says how far back readings
-matter; at the defaults, half of the weight lies on the last two.
+matter; at the defaults the filter's gain tends to .39: of the level's estimate, .39 is the last reading and .63 the last two.
 """
 
 import jax.numpy as jnp

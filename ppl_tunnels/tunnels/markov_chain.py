@@ -6,8 +6,8 @@ The exact predictive counts what followed the present symbol before: (n_ij + a) 
 of Krichevsky and Trofimov for a = 1/2. Primitives: **binding**, for the counts that matter are those that stood after the same
 symbol, and **accumulation** of them.
 
-Source: Edelman et al. (2024), "The evolution of statistical induction heads: in-context learning Markov chains", whose
-chains have three symbols and a = 1; lengths are ours.
+Source: Edelman et al. (2024), "The evolution of statistical induction heads: in-context learning Markov chains" (arXiv
+2402.11004), who draw chains from a Dirichlet prior; the sizes are ours.
 """
 
 import jax.numpy as jnp

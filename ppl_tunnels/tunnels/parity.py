@@ -8,7 +8,7 @@ Once the phase is known, the entropy of the next bit is 1, 1, 0 bits in turn, 2/
 evidence: a bit that is not the parity of the two before rules a phase out, one that is proves nothing.
 
 Primitives: **accumulation** of evidence on the phase, **transport** of it round the cycle. No single bit says anything: every
-pair of neighbouring bits is uniform. Source: the RRXOR process, Crutchfield et al. (2010); Shai et al. (2024).
+pair of neighbouring bits is uniform. Source: the RRXOR process of Shai et al. (2024).
 """
 
 import jax.numpy as jnp

@@ -12,6 +12,7 @@ from ppl_tunnels.models import FitConfig
     ("fields", "message"),
     [
         ({"architecture": "transfomer"}, "no architecture 'transfomer'; did you mean 'transformer'"),
+        ({"encoding": {"feature": ("x",)}}, "encoding holds 'feature', .* did you mean 'features'"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'; expected one of muon, adamw"),
         ({"targets": "hard"}, "targets is 'hard'; expected one of oracle, sampled"),
         ({"steps": 0}, "steps is 0; expected an integer of at least 1"),

@@ -5,16 +5,22 @@ import json
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from flax import nnx
 
+from ppl_tunnels import wind_tunnel
 from ppl_tunnels.keys import Purpose, stream_key
+from ppl_tunnels.layouts import Layout
 from ppl_tunnels.models import FitConfig, TrainingDivergedError, fit, load_model, training
 from ppl_tunnels.models import training_step as steps_module
 from ppl_tunnels.models.losses import kl_divergence
 from ppl_tunnels.models.predictor import hash_weights
 from ppl_tunnels.tunnel import WindTunnel
+from ppl_tunnels.verification.divergences import kl_bits
 
 
 def mean_kl_bits(predictor, tunnel) -> float:
@@ -60,6 +66,25 @@ def test_only_scored_steps_count(coin):
     # The first flip is worth one bit; the second repeats it with probability sum(b^2) / sum(b) = 3/4, b = 0, 1/4 … 1.
     second = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
     assert result.metrics[0].irreducible_bits == pytest.approx((1 + second) / 2, abs=1e-6)
+
+
+@wind_tunnel(stream="y", context="x", predict="slope")
+def line(length=3):
+    slope = numpyro.sample("slope", dist.Categorical(jnp.array([0.2, 0.3, 0.5]))) - 1.0
+    with numpyro.plate("point", length):
+        x = numpyro.sample("x", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(slope * x, 0.5))
+
+
+@pytest.mark.parametrize("layout", [None, Layout("X {x} GO", ("{y} _!",) * 3)], ids=["plain", "markers"])
+def test_it_reads_real_numbers_and_layouts(layout):
+    """Would catch features that never reach the weights: without them the prior's distance is the best there is."""
+    encoding = {} if layout is None else {"layout": layout}
+    config = FitConfig(steps=300, batch=64, options={"width": 16}, steps_per_call=50, encoding=encoding)
+    result = fit(line, config, progress=False)
+    exact = line.oracle().predictive(line.probe).to_numpy()
+    prior = kl_bits(exact, np.broadcast_to([0.2, 0.3, 0.5], exact.shape)).mean()
+    assert mean_kl_bits(result.predictor, line) < prior / 5
 
 
 def test_equal_seeds_give_equal_weights_and_others_do_not(coin, short_config, short_run):

@@ -83,6 +83,13 @@ def test_show_a_program_outside_the_repository(monkeypatch, capsys, program) -> 
         assert word in out, word
 
 
+def test_show_a_tunnel_of_densities(monkeypatch, capsys) -> None:
+    """Means and spreads instead of probabilities, and the ladder of densities."""
+    status, out, _ = call(monkeypatch, capsys, "show", "kalman", "-s", "length=4")
+    assert status == 0
+    assert "reading" in out and "memoryless" in out and "Normal" in out, out
+
+
 def test_show_what_a_model_reads(monkeypatch, capsys) -> None:
     words = ["show", "bijection", "--preset", "small", "--set", "length=2", "--encoding"]
     status, out, _ = call(monkeypatch, capsys, *words)
@@ -163,6 +170,8 @@ def test_train_then_certify_from_the_folder_alone(monkeypatch, capsys, program, 
         (["certify", "FILE:constant", "FILE:little_urn", "-s", "length=5"], "expected (64, 5, 3)"),
         (["run", "coin", "--model", "transfromer"], "transformer"),
         (["run", "coin", "--steps", "0"], "steps"),
+        (["train", "regression", "-o", "out"], "predicted site 'y' is not finite"),
+        (["run", "regression"], "predicted site 'y' is not finite"),
     ],
 )
 def test_what_was_given_wrongly_gets_one_sentence(monkeypatch, capsys, program, tmp_path, words, expected) -> None:

@@ -52,7 +52,8 @@ def test_a_package_from_outside_takes_one_file_and_one_line(monkeypatch, tmp_pat
     monkeypatch.syspath_prepend(str(tmp_path))
     assert tunnel_names()["casino"] == "dice_tunnels:casino"
     assert load_tunnel("casino").configure(length=2).length == 2
-    assert tunnel_summary("dice_tunnels:casino")
+    assert PROGRAMS.read_text().startswith(f'"""{tunnel_summary("dice_tunnels:casino")}')
+    assert len(tunnel_summary("dice_tunnels:casino")) > 20
 
 
 @pytest.mark.parametrize(

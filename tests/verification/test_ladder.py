@@ -4,8 +4,11 @@ import dataclasses
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+from ppl_tunnels import wind_tunnel
 from ppl_tunnels.verification.divergences import entropy_error_bits, floored, kl_bits, kl_range_bits, total_variation
 from ppl_tunnels.verification.ladder import Rung, ladder, vacuous
 from ppl_tunnels.verification.reference_agents import reference_agents
@@ -54,6 +57,26 @@ def test_only_scored_steps_are_on_the_ladder(programs):
     )
     assert found.kl_bits == pytest.approx(kl[:, [1, 3]].mean())
     assert found.kl_bits > kl.mean() + 0.01
+
+
+@wind_tunnel(stream="y")
+def level(length=2):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    with numpyro.plate("steps", length):
+        numpyro.sample("y", dist.Normal(w, 1.0))
+
+
+def test_where_the_laws_are_densities():
+    """By hand: the second step is N(y/2, 3/2), which the prior agent calls N(0, 2); one step of memory is all there is."""
+    found = rungs(level)
+    assert set(found) == {"prior", "memoryless"} and not any(rung.unbounded for rung in found.values())
+    y = np.asarray(level.sample(KEY, 64).stream["y"])[:, 0]
+    kl = (np.log(2 / 1.5) + (1.5 + y**2 / 4) / 2 - 1) / 2 / np.log(2)
+    assert found["prior"].kl_bits == pytest.approx(kl.mean() / 2, rel=1e-12)
+    assert found["prior"].entropy_error_bits == pytest.approx(np.log2(2 / 1.5) / 4, rel=1e-12)
+    assert 0 < found["prior"].total_variation < np.sqrt(found["prior"].kl_bits * np.log(2) / 2) + 1e-9
+    assert found["memoryless"].kl_bits == pytest.approx(0, abs=1e-12)
+    assert found["memoryless"].total_variation == pytest.approx(0, abs=1e-9)
 
 
 def test_a_tunnel_that_demands_nothing(programs, small_tunnels):

@@ -101,6 +101,9 @@ def test_parity():
     strings = np.array(list(itertools.product((0, 1), repeat=5)))[::3]
     evidence = np.exp(parity.oracle().log_evidence(parity.episodes(stream={"bit": strings})))
     np.testing.assert_allclose(evidence, [float(parity_by_counting(string)) for string in strings], rtol=1e-12)
+    pair = load_tunnel("parity").configure(length=2)
+    pairs = pair.episodes(stream={"bit": np.array(list(itertools.product((0, 1), repeat=2)))})
+    np.testing.assert_allclose(pair.oracle().log_evidence(pairs), np.log(1 / 4), rtol=1e-12)
     long = load_tunnel("parity").configure(length=60)
     bits = entropy_bits(long.oracle().predictive(long.probe).to_numpy())[:, -30:]
     assert bits.mean() == pytest.approx(2 / 3, abs=1e-3)
@@ -121,6 +124,15 @@ def test_the_scalar_kalman_filter():
             np.testing.assert_allclose(level.loc[row, step], mean, rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(level.scale[row, step], np.sqrt(variance), rtol=1e-9)
             mean, variance = 0.9 * mean, 0.81 * variance + 0.25
+
+
+def test_where_the_kalman_filters_weight_lies():
+    """The docstring's .39 and .63: how the long run's level moves with the last reading, and with the last two."""
+    kalman = load_tunnel("kalman").configure(length=60)
+    readings = np.zeros((3, 60))
+    readings[1, -1] = readings[2, -2:] = 1.0
+    law = kalman.predicting("level").oracle().predictive(kalman.episodes(stream={"reading": readings}))
+    np.testing.assert_allclose(np.asarray(law.loc)[:, -1], [0, 0.390, 0.628], atol=5e-4)
 
 
 def program_law(symbols, modulus):

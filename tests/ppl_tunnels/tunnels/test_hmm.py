@@ -43,6 +43,14 @@ def test_defaults_and_presets(hmm):
     assert hmm.preset("paper") == hmm.preset("small") == hmm and hmm.preset("long").length == 50
 
 
+def test_how_fast_it_forgets():
+    """The rate that the docstring gives is that of the second largest eigenvalue."""
+    rates = np.sort(abs(np.linalg.eigvals(sticky(5, 0.8, 0.15))))
+    rest = (1 - 0.8 - 0.15) / 3
+    assert rates[-1] == pytest.approx(1) and rates[-2] == pytest.approx(0.834, abs=5e-4)
+    assert rates[-2] == pytest.approx(abs(0.8 - rest + (0.15 - rest) * np.exp(2j * np.pi / 5)))
+
+
 def test_the_forward_recursion(hmm):
     """Would catch a move before the first symbol, a transposed table, and a state that belongs to the next step."""
     episodes = hmm.probe[:16]
